@@ -1,0 +1,89 @@
+# One command for each thing a reader does; `make help` lists them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PIP_ARGS ?=
+PORT ?= 8000
+# Minutes that one call of `make paper` may take; it resumes where it stopped.
+MINUTES ?= 20
+
+VENV := .venv
+BIN := $(VENV)/bin
+DOIT := $(BIN)/doit -f dodo.py
+
+# One thread for each of the two notebook workers: workers x threads = cores.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+export NUMBA_NUM_THREADS ?= 1
+export PYTHONDONTWRITEBYTECODE =
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.SILENT:
+.PHONY: help setup book test test-lib lint types serve paper paper-status bench bench-peers clean distclean
+
+help:
+	echo "make book          execute every notebook (tier quick), build the HTML book, print where it is"
+	echo "make test          linter, types, unit tests, doctests and page tests in a browser"
+	echo "make test-lib      the same without the page tests: no browser and no book needed"
+	echo "make serve         show the built book on http://127.0.0.1:$(PORT)"
+	echo "make paper         compute the stored results of tier paper, resumable ($(MINUTES) minutes a call)"
+	echo "make paper-status  what tier paper still lacks, and how long it will take"
+	echo "make bench         speed of the kernels against a floor and simple peers"
+	echo "make bench-peers   the same, with neural-tangents in an environment of its own"
+	echo "make setup         only the virtual environment in $(VENV)"
+	echo "make clean         remove what was built; make distclean removes $(VENV) too"
+	echo
+	echo "Variables: PYTHON=$(PYTHON)  PIP_ARGS='extra arguments of pip install'  PORT  MINUTES"
+
+setup: $(VENV)/.installed
+
+$(VENV)/.locked: requirements.lock
+	$(PYTHON) book/install.py check
+	test -x $(BIN)/python || { echo "Making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python book/install.py lock $(PIP_ARGS)
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	$(BIN)/python book/install.py project $(PIP_ARGS)
+	touch $@
+
+book: setup
+	$(DOIT) -n 2 --parallel-type thread html
+	$(BIN)/python book/build_book.py report
+
+test: setup
+	$(BIN)/python book/browser.py
+	$(DOIT) -n 2 --parallel-type thread html
+	$(DOIT) lint types unit pages
+
+test-lib: setup
+	$(DOIT) lint types unit
+
+lint types: setup
+	$(DOIT) $@
+
+serve: setup
+	$(BIN)/python book/build_book.py report
+	echo "Serving on http://127.0.0.1:$(PORT) (stop with Ctrl-C)"
+	$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+paper: setup
+	$(BIN)/python -m implicitnn paper --minutes $(MINUTES)
+
+paper-status: setup
+	$(BIN)/python -m implicitnn paper --status
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+bench-peers: setup
+	$(BIN)/python benchmarks/run.py --peers
+
+clean:
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info
+	find lib tests book benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	echo "Removed what was built; data and $(VENV) are kept."
+
+distclean: clean
+	rm -rf $(VENV)
+	echo "Removed $(VENV)."

@@ -1,0 +1,240 @@
+"""Steps of the book build: execute a notebook, stage the sources, write the HTML, report.
+
+Usage (each step is a task of dodo.py; by hand they serve while writing a page):
+
+    python book/build_book.py execute NAME [--tier quick] [--seed 0]
+    python book/build_book.py html [--partial]
+    python book/build_book.py report
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import yaml
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = ROOT / "book"
+NOTEBOOKS = ROOT / "notebooks"
+BUILD = ROOT / "_build"
+EXECUTED = BUILD / "executed"
+STAGE = BUILD / "book"
+HTML = BUILD / "html"
+# These read what all other pages recorded, in this order.
+LAST = ("90_ledger", "91_reproducibility")
+
+
+def names() -> list[str]:
+    """Notebooks in reading order."""
+    return sorted(path.stem for path in NOTEBOOKS.glob("*.md"))
+
+
+def environment() -> dict[str, str]:
+    """Environment of one notebook: one thread, this interpreter's kernel, nothing of the user's."""
+    threads = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM")
+    return {
+        **os.environ,
+        **{f"{name}_NUM_THREADS": "1" for name in threads},
+        "IMPLICITNN_ROOT": str(ROOT),
+        "IMPLICITNN_BUILD": os.environ.get("IMPLICITNN_BUILD", str(BUILD)),
+        "PYTHONPATH": str(ROOT / "lib"),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "IPYTHONDIR": str(BUILD / "ipython"),
+        "MPLCONFIGDIR": str(BUILD / "matplotlib"),
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def execute(name: str, tier: str = "quick", seed: int = 0, folder: Path = EXECUTED) -> float:
+    """Execute one notebook by papermill in this process; return its seconds."""
+    import jupytext
+    import papermill
+
+    folder.mkdir(parents=True, exist_ok=True)
+    source, target = folder / f"{name}.source.ipynb", folder / f"{name}.ipynb"
+    notebook = jupytext.read(NOTEBOOKS / f"{name}.md")
+    notebook.metadata.setdefault(
+        "kernelspec", {"name": "python3", "display_name": "Python 3", "language": "python"}
+    )
+    nbformat.write(notebook, source)
+    start = time.monotonic()
+    target.unlink(missing_ok=True)
+    partial = folder / f"{name}.partial.ipynb"
+    papermill.execute_notebook(
+        source,
+        partial,
+        parameters={"tier": tier, "seed": seed},
+        kernel_name="python3",
+        cwd=str(NOTEBOOKS),
+        progress_bar=False,
+    )
+    partial.replace(target)
+    source.unlink()
+    return time.monotonic() - start
+
+
+def run_notebook(name: str, tier: str = "quick", seed: int = 0) -> str | None:
+    """Execute one notebook in a process of its own; None, or what went wrong."""
+    command = [sys.executable, __file__, "execute", name, "--tier", tier, "--seed", str(seed)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        return f"notebook {name} failed\n{done.stdout[-4000:]}\n{done.stderr[-6000:]}"
+    return None
+
+
+def own(output: NotebookNode) -> dict:
+    """What implicitnn.pages attached to an output."""
+    return output.get("metadata", {}).get("implicitnn", {})
+
+
+def complaints(name: str, notebook: NotebookNode) -> list[str]:
+    """Output that must not reach a reader: warnings and errors."""
+    found = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                found.append(f"{name}: error {output.ename}: {output.evalue}")
+            elif output.output_type == "stream" and output.name == "stderr":
+                found.append(f"{name}: text on standard error: {output.text.strip()[:500]}")
+    return found
+
+
+def with_figures(name: str, notebook: NotebookNode) -> NotebookNode:
+    """Turn figure outputs into MyST figures: number, caption with a link to the source, alt text."""
+    link = f"Source: {{download}}`notebooks/{name}.md <source/{name}.md>`."
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.metadata["tags"].append("remove-cell")
+        for output in cell.get("outputs", []):
+            meta = own(output)
+            if meta.get("kind") != "figure":
+                continue
+            caption = re.sub(r"Source: \S+\.md\.$", "", meta["caption"]).strip()
+            cell.metadata["mystnb"] = {
+                "figure": {"name": meta["name"], "caption": f"{caption} {link}"},
+                "image": {"alt": meta["alt"]},
+            }
+    return notebook
+
+
+def stage_notebook(name: str) -> list[str]:
+    """Put one executed notebook and its source among the book's sources."""
+    notebook = nbformat.read(EXECUTED / f"{name}.ipynb", as_version=4)
+    target = STAGE / "notebooks" / f"{name}.ipynb"
+    source = target.parent / "source" / f"{name}.md"
+    source.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(with_figures(name, notebook), target)
+    shutil.copyfile(NOTEBOOKS / f"{name}.md", source)
+    return complaints(name, notebook)
+
+
+def documents(toc: dict) -> list[str]:
+    """Documents of a table of contents, in order."""
+    parts = toc.get("parts", [toc])
+    return [toc["root"], *(entry["file"] for part in parts for entry in part["chapters"])]
+
+
+def existing(toc: dict) -> dict:
+    """Return the same table of contents without the pages that are not there (while writing)."""
+    there = {path.relative_to(STAGE).with_suffix("").as_posix() for path in STAGE.rglob("*.md")}
+    there |= {path.relative_to(STAGE).with_suffix("").as_posix() for path in STAGE.rglob("*.ipynb")}
+    for part in toc.get("parts", [toc]):
+        part["chapters"] = [entry for entry in part["chapters"] if entry["file"] in there]
+    toc["parts"] = [part for part in toc["parts"] if part["chapters"]]
+    if toc["root"] not in there:
+        (STAGE / f"{toc['root']}.md").write_text("# Draft\n\nPages written so far.\n")
+    return toc
+
+
+def stage(partial: bool = False) -> list[str]:
+    """Collect every source of the book under _build/book; return complaints."""
+    shutil.rmtree(STAGE, ignore_errors=True)
+    shutil.copytree(BOOK, STAGE, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    for script in STAGE.glob("*.py"):
+        script.unlink()
+    found = []
+    for name in names():
+        if (EXECUTED / f"{name}.ipynb").is_file() or not partial:
+            found += stage_notebook(name)
+    toc = yaml.safe_load((BOOK / "_toc.yml").read_text())
+    if partial:
+        (STAGE / "_toc.yml").write_text(yaml.safe_dump(existing(toc), sort_keys=False))
+    return found
+
+
+def plain(text: str) -> str:
+    """Text without terminal colours, with paths relative to the root."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).replace(f"{ROOT}/", "")
+
+
+def html(partial: bool = False) -> str | None:
+    """Build the HTML from nothing with warnings as errors; None, or what went wrong."""
+    found = stage(partial)
+    if found and not partial:
+        return "Executed notebooks carry warnings:\n" + "\n".join(found)
+    # A fresh environment: an incremental Sphinx run reports only the warnings of changed pages.
+    for stale in (HTML, BUILD / ".doctrees"):
+        shutil.rmtree(stale, ignore_errors=True)
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(STAGE)]
+    command += ["--path-output", str(ROOT), "-n", "--keep-going", "-q"]
+    command += [] if partial else ["-W"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        return f"The book build failed:\n{plain(done.stdout)[-2000:]}\n{plain(done.stderr)[-9000:]}"
+    if partial:
+        print("\n".join(found), plain(done.stderr))
+    toc = yaml.safe_load((STAGE / "_toc.yml").read_text())
+    missing = [name for name in documents(toc) if not (HTML / f"{name}.html").is_file()]
+    return f"Pages missing from the site: {missing}" if missing else None
+
+
+def seconds(name: str) -> float:
+    """Seconds that one executed notebook took."""
+    notebook = json.loads((EXECUTED / f"{name}.ipynb").read_text())
+    return float(notebook["metadata"]["papermill"]["duration"])
+
+
+def report() -> str:
+    """Where the book is and what its notebooks cost."""
+    page = HTML / "index.html"
+    if not page.is_file():
+        return "There is no book yet: run `make book`."
+    done = [name for name in names() if (EXECUTED / f"{name}.ipynb").is_file()]
+    total = sum(map(seconds, done))
+    return f"Book: {page.as_uri()}\n({len(done)} notebooks, {total:.0f} s of execution in all)"
+
+
+def main() -> int:
+    """Command line of the steps."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("execute", help="execute one notebook")
+    one.add_argument("name")
+    one.add_argument("--tier", default="quick", choices=("quick", "paper"))
+    one.add_argument("--seed", type=int, default=0)
+    commands.add_parser("html", help="build").add_argument("--partial", action="store_true")
+    commands.add_parser("report", help="where the book is")
+    arguments = parser.parse_args()
+    if arguments.command == "execute":
+        os.environ.update(environment())
+        print(f"{arguments.name}: {execute(arguments.name, arguments.tier, arguments.seed):.1f} s")
+    elif arguments.command == "html":
+        problem = html(arguments.partial)
+        print(problem or report())
+        return int(problem is not None)
+    else:
+        print(report())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

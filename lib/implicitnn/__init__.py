@@ -1,0 +1,1 @@
+"""Deep equilibrium models: kernels, deterministic equivalents, matched explicit networks."""

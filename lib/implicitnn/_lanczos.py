@@ -1,0 +1,148 @@
+"""Checks and extreme eigenpairs behind `spectra`: Lanczos with a dense way out."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from implicitnn import _validate
+from implicitnn._validate import FloatArray
+from implicitnn.errors import AccuracyError
+
+SMALL = 64  # up to here a dense solver is both faster and safer than Lanczos
+DENSE_LIMIT = 4096  # largest operator written out when Lanczos fails: 128 MB
+_RESTARTS = 500
+_ROWS = 512  # rows per block when a dense matrix is checked
+
+Matrix: TypeAlias = FloatArray | LinearOperator
+
+
+def checked(A: ArrayLike | LinearOperator, name: str, rng: np.random.Generator | int = 0) -> Matrix:
+    """Return A as a float64 array or an operator; refuse what is not square, real and symmetric.
+
+    An array is checked entry by entry, an operator by one random bilinear form.
+    """
+    if isinstance(A, LinearOperator):
+        _check_operator(A, name, _validate.generator(rng))
+        return A
+    single = np.asarray(A).dtype == np.float32
+    matrix = _validate.real_array(A, name, 2)
+    _check_square(matrix.shape, name)
+    size = max(float(matrix.max()), -float(matrix.min()))
+    gap = _asymmetry(matrix)
+    if gap > (1e-4 if single else 1e-8) * size:
+        raise ValueError(f"{name} must be symmetric, got |A - A^T| up to {gap:.3g}")
+    return matrix
+
+
+def dense(matrix: Matrix) -> FloatArray:
+    """Write an operator out as a symmetric array; an array is returned as it is."""
+    if isinstance(matrix, np.ndarray):
+        return matrix
+    written = np.asarray(matrix @ np.eye(matrix.shape[0]), dtype=np.float64)
+    return 0.5 * (written + written.T)
+
+
+def solve(
+    matrix: Matrix,
+    k: int,
+    which: str,
+    tol: float,
+    rng: np.random.Generator | int,
+    *,
+    vectors: bool = True,
+) -> tuple[FloatArray, FloatArray]:
+    """Return k eigenvalues and vectors; ``which`` is one of ARPACK's LA, SA, BE, LM.
+
+    Without ``vectors`` the second array has no columns.
+    """
+    n = matrix.shape[0]
+    if n <= SMALL or (4 * k >= n and n <= DENSE_LIMIT):
+        return _by_dense(matrix, k, which, vectors)
+    generator = _validate.generator(rng)
+    start = generator.standard_normal(n)
+    image = np.asarray(matrix @ start)
+    _check_finite(image)
+    scale = float(np.linalg.norm(image) / np.linalg.norm(start))
+    if scale == 0.0:
+        # A random vector is outside the kernel of a nonzero matrix almost surely.
+        return np.zeros(k), np.eye(n, k if vectors else 0)
+    # ARPACK stops at an absolute residual once eigenvalues fall below 1e-11, hence the scaling.
+    scaled = LinearOperator((n, n), matvec=lambda v: matrix @ v / scale, dtype=np.float64)
+    try:
+        found = eigsh(
+            scaled,
+            k=k,
+            which=which,
+            v0=start,
+            tol=tol,
+            ncv=min(n, max(4 * k, 40)),
+            maxiter=_RESTARTS,
+            return_eigenvectors=vectors,
+            rng=generator,
+        )
+    except ArpackNoConvergence as error:
+        if isinstance(matrix, LinearOperator) and n > DENSE_LIMIT:
+            raise AccuracyError(
+                f"Lanczos did not reach tol = {tol:g} in {_RESTARTS} restarts for n = {n}; "
+                "raise tol or pass a dense array"
+            ) from error
+        return _by_dense(matrix, k, which, vectors)
+    values, columns = found if vectors else (found, np.empty((n, 0)))
+    return scale * values, columns
+
+
+def _by_dense(matrix: Matrix, k: int, which: str, vectors: bool) -> tuple[FloatArray, FloatArray]:
+    array = dense(matrix)
+    _check_finite(array)
+    if vectors:
+        values, columns = linalg.eigh(array, check_finite=False)
+    else:
+        values = linalg.eigvalsh(array, check_finite=False)
+        columns = np.empty((len(array), len(array)))
+    kept = _select(values, k, which)
+    return values[kept], columns[:, kept if vectors else []]
+
+
+def _select(values: FloatArray, k: int, which: str) -> np.ndarray:
+    """Return the positions of the wanted ones among increasing eigenvalues."""
+    n = len(values)
+    if which == "LM":
+        return np.asarray(np.argsort(-np.abs(values), kind="stable")[:k])
+    low = {"LA": 0, "SA": k, "BE": k // 2}[which]
+    return np.concatenate([np.arange(low), np.arange(n - (k - low), n)])
+
+
+def _check_operator(A: LinearOperator, name: str, rng: np.random.Generator) -> None:
+    _check_square(A.shape, name)
+    if A.dtype is not None and np.dtype(A.dtype).kind == "c":
+        raise TypeError(f"{name} must be real, got complex dtype {A.dtype}")
+    u, v = rng.standard_normal((2, A.shape[0]))
+    image_u, image_v = np.asarray(A @ u), np.asarray(A @ v)
+    _check_finite(image_u, name)
+    _check_finite(image_v, name)
+    gap = abs(float(u @ image_v - v @ image_u))
+    size = np.linalg.norm(u) * np.linalg.norm(image_v) + np.linalg.norm(v) * np.linalg.norm(image_u)
+    if gap > 1e-8 * size:
+        raise ValueError(f"{name} must be symmetric, got |u.Av - v.Au| = {gap:.3g}")
+
+
+def _check_square(shape: tuple[int, ...], name: str) -> None:
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+        raise ValueError(f"{name} must be square and not empty, got shape {shape}")
+
+
+def _check_finite(array: FloatArray, name: str = "A") -> None:
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, its product with a vector is not")
+
+
+def _asymmetry(matrix: FloatArray) -> float:
+    blocks = range(0, len(matrix), _ROWS)
+    return max(
+        float(np.abs(matrix[i : i + _ROWS, i:] - matrix[i:, i : i + _ROWS].T).max()) for i in blocks
+    )

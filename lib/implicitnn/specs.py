@@ -1,0 +1,347 @@
+r"""The networks: implicit (DEQ) and explicit (ENN), in the limit of infinite width.
+
+Both are frozen and validated. The activation is centred for data of scale ``tau0``, the root mean
+square norm of a sample, so ``tau0`` is part of the network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _validate, gaussian
+from ._fixed_point import NoFixedPointError, smallest_fixed_point
+from .activations import Activation
+from .errors import NotWellPosedError
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Centred:
+    """phi(t) = f(t) - offset, as a callable; its derivative and kinks are those of f."""
+
+    activation: Activation
+    offset: float
+
+    def __call__(self, t: FloatArray) -> FloatArray:
+        """f(t) - offset."""
+        return self.activation.f(t) - self.offset
+
+    def df(self, t: FloatArray) -> FloatArray:
+        """phi'(t) = f'(t)."""
+        return self.activation.df(t)
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Kinks of phi."""
+        return self.activation.kinks
+
+
+@dataclass(frozen=True)
+class Contraction:
+    r"""How fast the infinite-width iteration contracts at its fixed point; below one is stable.
+
+    covariance : :math:`\sigma_a^2 E[\phi'(\tau_* \xi)^2]`, for two nearly equal inputs.
+    variance : :math:`\frac{\sigma_a^2}{2} E[(\phi^2)''(\tau_* \xi)]`, for the norm of one state.
+    """
+
+    covariance: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class DEQ:
+    r"""A deep equilibrium layer :math:`z = m^{-1/2}\phi(\sigma_a A z + \sigma_b B x + \sigma_c c)`.
+
+    A (m, m), B (m, p) and c (m,) have independent N(0, 1) entries, and :math:`\phi = f - E f(\tau_*
+    \xi)` is centred (``centred=True``) at the fixed point of
+
+    .. math:: \tau_*^2 = \sigma_a^2 E[\phi(\tau_* \xi)^2] + \sigma_b^2 \tau_0^2 + \sigma_c^2 .
+
+    Where this has several solutions the smallest is taken, the one that is reached from z = 0.
+
+    Parameters
+    ----------
+    activation : f.
+    sigma_a2 : variance of the recurrent weights, at least 0.
+    sigma_b2 : variance of the input weights, positive; 1 - sigma_a2 by default.
+    tau0 : scale of the data, positive.
+    sigma_c2 : variance of the shared random bias, at least 0.
+    centred : subtract the mean of f (default), or use f as it is.
+
+    Attributes
+    ----------
+    tau, offset, gamma2, phi, contraction : :math:`\tau_*`, the constant subtracted from f,
+        :math:`\gamma_*^2 = E\phi(\tau_*\xi)^2`, :math:`\phi`, and the two rates of contraction.
+
+    Raises
+    ------
+    NotWellPosedError : no attracting fixed point; the message names the inequality that fails, its
+        value, and the largest sigma_a2 that works.
+
+    Examples
+    --------
+    >>> from implicitnn.activations import relu
+    >>> deq = DEQ(relu, sigma_a2=0.2)
+    >>> round(deq.tau, 6), round(deq.gamma2, 6)
+    (0.926566, 0.292624)
+    >>> deq.at(2.0)
+    DEQ(relu, sigma_a2=0.2, tau0=2.0)
+    """
+
+    activation: Activation
+    sigma_a2: float
+    sigma_b2: float
+    tau0: float
+    sigma_c2: float
+    centred: bool
+    _default_b: bool = field(init=False, repr=False, compare=False)
+
+    def __init__(
+        self,
+        activation: Activation,
+        sigma_a2: float,
+        sigma_b2: float | None = None,
+        tau0: float = 1.0,
+        *,
+        sigma_c2: float = 0.0,
+        centred: bool = True,
+    ) -> None:
+        _require_activation(activation, "activation")
+        sigma_a2 = _validate.nonnegative(sigma_a2, "sigma_a2")
+        default_b = sigma_b2 is None
+        if default_b and sigma_a2 >= 1.0:
+            raise ValueError(
+                "sigma_a2 must be below 1 while sigma_b2 has its default value 1 - sigma_a2, "
+                f"got sigma_a2 = {sigma_a2}"
+            )
+        values = {
+            "activation": activation,
+            "sigma_a2": sigma_a2,
+            "sigma_b2": _validate.positive(1.0 - sigma_a2 if default_b else sigma_b2, "sigma_b2"),
+            "tau0": _validate.positive(tau0, "tau0"),
+            "sigma_c2": _validate.nonnegative(sigma_c2, "sigma_c2"),
+            "centred": _flag(centred, "centred"),
+            "_default_b": default_b,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._require_well_posed()
+
+    def at(self, tau0: float) -> DEQ:
+        """The same network centred for data of another scale."""
+        return DEQ(
+            self.activation,
+            self.sigma_a2,
+            None if self._default_b else self.sigma_b2,
+            tau0,
+            sigma_c2=self.sigma_c2,
+            centred=self.centred,
+        )
+
+    @cached_property
+    def tau(self) -> float:
+        r"""Standard deviation :math:`\tau_*` of the preactivation."""
+        return math.sqrt(self._tau2)
+
+    @cached_property
+    def _tau2(self) -> float:
+        drive = self.sigma_b2 * self.tau0**2 + self.sigma_c2
+        return _tau2(self.activation, self.sigma_a2, drive, self.centred)
+
+    @cached_property
+    def offset(self) -> float:
+        """The constant subtracted from f (0 where not centred)."""
+        if not self.centred:
+            return 0.0
+        return gaussian.expectation(self.activation.f, self.tau, self.activation.kinks)
+
+    @cached_property
+    def phi(self) -> Centred:
+        """The centred activation."""
+        return Centred(self.activation, self.offset)
+
+    @cached_property
+    def gamma2(self) -> float:
+        r""":math:`\gamma_*^2 = E \phi(\tau_* \xi)^2`."""
+        return _energy(self.phi, self.tau)
+
+    @cached_property
+    def contraction(self) -> Contraction:
+        """Rates of contraction at the fixed point."""
+        return _contraction(self.phi, self.sigma_a2, self.tau)
+
+    def _require_well_posed(self) -> None:
+        problem = self._problem()
+        if problem:
+            raise NotWellPosedError(f"{self!r} is not well posed: {problem}; {self._limit()}")
+
+    def _problem(self) -> str:
+        try:
+            rates = self.contraction
+        except NoFixedPointError as missing:
+            return str(missing)
+        if rates.covariance >= 1.0:
+            return f"sigma_a2 E[phi'(tau xi)^2] < 1 fails, it is {rates.covariance:.6g}"
+        if abs(rates.variance) >= 1.0:
+            return f"|(sigma_a2/2) E[(phi^2)''(tau xi)]| < 1 fails, it is {rates.variance:.6g}"
+        return ""
+
+    def _with(self, sigma_a2: float) -> DEQ:
+        """The same network with another sigma_a2, not checked."""
+        other = object.__new__(DEQ)
+        for name in ("activation", "tau0", "sigma_c2", "centred", "_default_b"):
+            object.__setattr__(other, name, getattr(self, name))
+        object.__setattr__(other, "sigma_a2", sigma_a2)
+        object.__setattr__(other, "sigma_b2", 1.0 - sigma_a2 if self._default_b else self.sigma_b2)
+        return other
+
+    def _limit(self) -> str:
+        low, high = 0.0, self.sigma_a2
+        while high - low > 1e-8 * high:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self._with(middle)._problem() else (middle, high)
+        convention = "1 - sigma_a2" if self._default_b else f"{self.sigma_b2:g}"
+        digits = 10.0 ** (6 - math.ceil(math.log10(low)))
+        largest = math.floor(low * digits) / digits
+        return f"the largest sigma_a2 that works is {largest:.6g} (with sigma_b2 = {convention})"
+
+    def __repr__(self) -> str:
+        """The call that makes it; a default sigma_b2 is left out."""
+        parts = [self.activation.name, f"sigma_a2={self.sigma_a2!r}"]
+        if not self._default_b:
+            parts.append(f"sigma_b2={self.sigma_b2!r}")
+        parts.append(f"tau0={self.tau0!r}")
+        if self.sigma_c2:
+            parts.append(f"sigma_c2={self.sigma_c2!r}")
+        if not self.centred:
+            parts.append("centred=False")
+        return f"DEQ({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class ENN:
+    r"""An explicit network :math:`x_l = m^{-1/2} \sigma_l(W_l x_{l-1})`, l = 1..L, with x_0 = x.
+
+    The weights are independent N(0, 1). Layer l is centred at the scale that reaches it:
+    :math:`\sigma_l = f_l - E f_l(\tau_{l-1}\xi)`, :math:`\tau_l^2 = E\sigma_l(\tau_{l-1}\xi)^2`.
+
+    Parameters
+    ----------
+    layers : one Activation for each layer.
+    tau0 : scale of the data, positive.
+    centred : subtract the means (default), or use the activations as they are.
+
+    Attributes
+    ----------
+    taus : :math:`(\tau_0, \dots, \tau_L)`.
+    offsets : constant subtracted in each layer.
+    phis : the centred activations.
+
+    Raises
+    ------
+    ValueError : no layers, or a layer whose output vanishes.
+
+    Examples
+    --------
+    >>> from implicitnn.activations import relu
+    >>> [round(tau, 6) for tau in ENN((relu, relu)).taus]
+    [1.0, 0.583819, 0.340845]
+    """
+
+    layers: tuple[Activation, ...]
+    tau0: float
+    centred: bool
+
+    def __init__(
+        self, layers: Sequence[Activation], tau0: float = 1.0, *, centred: bool = True
+    ) -> None:
+        if isinstance(layers, Activation):
+            raise TypeError(f"layers must be a sequence, write ({layers.name},) for one layer")
+        if not isinstance(layers, Sequence):
+            raise TypeError(f"layers must be a sequence of Activation, got {layers!r}")
+        if not layers:
+            raise ValueError("layers must not be empty")
+        for number, layer in enumerate(layers):
+            _require_activation(layer, f"layers[{number}]")
+        object.__setattr__(self, "layers", tuple(layers))
+        object.__setattr__(self, "tau0", _validate.positive(tau0, "tau0"))
+        object.__setattr__(self, "centred", _flag(centred, "centred"))
+        for number, tau in enumerate(self.taus):
+            if not tau > 0.0:
+                raise ValueError(f"layer {number} ({self.layers[number - 1].name}) has no output")
+
+    def at(self, tau0: float) -> ENN:
+        """The same network centred for data of another scale."""
+        return ENN(self.layers, tau0, centred=self.centred)
+
+    @cached_property
+    def _states(self) -> tuple[tuple[float, ...], tuple[Centred, ...]]:
+        taus, phis = [self.tau0], []
+        for layer in self.layers:
+            offset = gaussian.expectation(layer.f, taus[-1], layer.kinks) if self.centred else 0.0
+            phis.append(Centred(layer, offset))
+            taus.append(math.sqrt(_energy(phis[-1], taus[-1])))
+        return tuple(taus), tuple(phis)
+
+    @property
+    def taus(self) -> tuple[float, ...]:
+        r""":math:`(\tau_0, \dots, \tau_L)`."""
+        return self._states[0]
+
+    @property
+    def phis(self) -> tuple[Centred, ...]:
+        """The centred activations, one for each layer."""
+        return self._states[1]
+
+    @property
+    def offsets(self) -> tuple[float, ...]:
+        """The constant subtracted in each layer."""
+        return tuple(phi.offset for phi in self.phis)
+
+    def __repr__(self) -> str:
+        """The call that makes it."""
+        names = ", ".join(layer.name for layer in self.layers)
+        flag = "" if self.centred else ", centred=False"
+        return f"ENN(({names},), tau0={self.tau0!r}{flag})"
+
+
+def _energy(phi: Centred, tau: float) -> float:
+    # phi rides along: where it is steep the panels of its square are refined too.
+    return float(gaussian.expectations(_with_square(phi), tau, phi.kinks)[1])
+
+
+def _with_square(f: Centred) -> gaussian.Function:
+    def rows(t: FloatArray) -> FloatArray:
+        value = f(t)
+        return np.stack([value, value * value])
+
+    return rows
+
+
+def _contraction(phi: Centred, sigma_a2: float, tau: float) -> Contraction:
+    slope = gaussian.expectations(lambda t: np.stack([phi(t), phi.df(t) ** 2]), tau, phi.kinks)[1]
+    bend = gaussian.stein_moments(phi, tau, phi.kinks).square_d2
+    return Contraction(float(sigma_a2 * slope), 0.5 * sigma_a2 * bend)
+
+
+@lru_cache(maxsize=4096)
+def _tau2(activation: Activation, sigma_a2: float, drive: float, centred: bool) -> float:
+    return smallest_fixed_point(activation.f, activation.kinks, sigma_a2, drive, centred)
+
+
+def _require_activation(value: object, name: str) -> None:
+    if not isinstance(value, Activation):
+        raise TypeError(f"{name} must be an Activation, got {value!r}")
+
+
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)

@@ -1,0 +1,65 @@
+"""Study of the three limits: both sizes grow, only p grows, only n grows (claim A12).
+
+Data: two classes of equal size, means at distance one from the origin, covariances
+(1 + 2 i / sqrt(p)) I for i = 0, 1, so that every quantity of the growth hypothesis is O(1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from implicitnn import activations
+from implicitnn._validate import integer
+from implicitnn.mixtures import GaussianMixture
+from implicitnn.specs import DEQ
+from implicitnn.studies._measure import ck_and_ntk_errors
+from implicitnn.sweeps import Study
+
+SIGMA_A2 = 0.2
+
+
+def mixture(p: int) -> GaussianMixture:
+    """Return the two-class mixture of this study in dimension ``p``."""
+    means = np.zeros((2, p))
+    means[0, 0] = means[1, 1] = 1.0
+    covariances = [np.ones(p), (1 + 2 / np.sqrt(p)) * np.ones(p)]
+    return GaussianMixture(means, covariances, [0.5, 0.5])
+
+
+def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
+    """Return the errors of Theorems 1 and 2 for one activation and one pair (n, p)."""
+    n, p = integer(settings["n"], "n"), integer(settings["p"], "p")
+    sample = mixture(p).sample(n, np.random.default_rng([seed, n, p]))
+    spec = DEQ(activations.get(str(settings["activation"])), SIGMA_A2)
+    errors = ck_and_ntk_errors(spec.at(sample.statistics.tau0), sample)
+    return errors | {"scaled_relative": errors["ck_relative"] * float(np.sqrt(p))}
+
+
+def _cells(regime: str, sizes: list[tuple[int, int]]) -> list[dict[str, object]]:
+    return [
+        {"regime": regime, "activation": name, "n": n, "p": p}
+        for name in ("relu", "tanh")
+        for n, p in sizes
+    ]
+
+
+def grid(exponents: range) -> list[dict[str, object]]:
+    """Return the cells of the three regimes, sizes 2^k times a base for k in ``exponents``."""
+    factors = [2**k for k in exponents]
+    return (
+        _cells("both", [(100 * f, 125 * f) for f in factors])
+        + _cells("p grows", [(200, 125 * f) for f in factors])
+        + _cells("n grows", [(100 * f, 250) for f in factors])
+    )
+
+
+STUDY = Study(
+    name="limits",
+    row=row,
+    grids={"quick": grid(range(3)), "paper": grid(range(6))},
+    seeds={"quick": (0, 1, 2), "paper": tuple(range(10))},
+    claims=("A12",),
+    rtol=1e-6,
+)
