@@ -9,17 +9,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOIT := $(BIN)/doit -f dodo.py
 
-# One thread for each of the two notebook workers: workers x threads = cores.
-export OMP_NUM_THREADS ?= 1
-export OPENBLAS_NUM_THREADS ?= 1
-export MKL_NUM_THREADS ?= 1
-export NUMBA_NUM_THREADS ?= 1
-export PYTHONDONTWRITEBYTECODE =
+export CHROMIUM
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help setup book test test-lib lint types serve paper paper-status bench bench-peers clean distclean
+.NOTPARALLEL:
+.PHONY: help setup book test browser test-lib lint types serve paper paper-status bench bench-peers clean distclean
 
 help:
 	echo "make book          execute every notebook (tier quick), build the HTML book, print where it is"
@@ -51,10 +47,13 @@ book: setup
 	$(DOIT) -n 2 --parallel-type thread html
 	$(BIN)/python book/build_book.py report
 
-test: setup
-	$(BIN)/python book/browser.py
+test: browser setup
 	$(DOIT) -n 2 --parallel-type thread html
 	$(DOIT) lint types unit pages
+
+# Before anything long: the page tests at the end need it.
+browser:
+	$(PYTHON) book/browser.py
 
 test-lib: setup
 	$(DOIT) lint types unit
@@ -80,7 +79,7 @@ bench-peers: setup
 	$(BIN)/python benchmarks/run.py --peers
 
 clean:
-	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info
+	rm -rf _build ci-*.log .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info
 	find lib tests book benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 	echo "Removed what was built; data and $(VENV) are kept."
 

@@ -9,10 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "book"))
 
-import build_book  # noqa: E402
-import dependencies  # noqa: E402
 from doit.exceptions import TaskFailed  # noqa: E402
 from doit.tools import config_changed  # noqa: E402
+
+import build_book  # noqa: E402
+import dependencies  # noqa: E402
 from progress import Progress  # noqa: E402
 
 BUILD = ROOT / "_build"
@@ -30,7 +31,9 @@ def files(*patterns: str) -> list[str]:
     """Committed files matching glob patterns below the root."""
     found = (path for pattern in patterns for path in ROOT.glob(pattern))
     skip = {"__pycache__", "_build", ".ipynb_checkpoints"}
-    return sorted(str(p) for p in found if p.is_file() and not skip & set(p.parts) and p.suffix != ".lock")
+    return sorted(
+        str(p) for p in found if p.is_file() and not skip & set(p.parts) and p.suffix != ".lock"
+    )
 
 
 def failing(problem: str | None) -> TaskFailed | None:
@@ -40,7 +43,7 @@ def failing(problem: str | None) -> TaskFailed | None:
 
 def execute(name: str) -> TaskFailed | None:
     """Execute one notebook."""
-    return failing(build_book.run_notebook(name))
+    return failing(build_book.execute(name))
 
 
 def task_execute():
@@ -51,7 +54,9 @@ def task_execute():
         inputs = {str(path) for path in dependencies.of_notebook(ROOT / "notebooks" / f"{name}.md")}
         if name in build_book.LAST:
             before = [*early, *build_book.LAST[: build_book.LAST.index(name)]]
-            inputs |= {str(build_book.EXECUTED / f"{other}.ipynb") for other in before if other in names}
+            inputs |= {
+                str(build_book.EXECUTED / f"{other}.ipynb") for other in before if other in names
+            }
             inputs |= set(files("data/results/**/*"))
         yield {
             "name": name,
@@ -77,6 +82,8 @@ def command(task: str, *arguments: str):
     def action() -> TaskFailed | None:
         start = time.monotonic()
         environment = {**build_book.environment(), "PYTHONUNBUFFERED": "1"}
+        # Tests compare one thread with two.
+        del environment["NUMBA_NUM_THREADS"]
         lines = []
         with subprocess.Popen(
             [sys.executable, "-m", *arguments],
@@ -125,8 +132,16 @@ def task_types():
 def task_unit():
     """Run unit tests, doctests and repository tests; needs no browser and no book."""
     inputs = files(
-        "lib/**/*", "tests/*.py", "data/**/*", "book/*", "notebooks/*.md", "benchmarks/*.py", "*.*",
-        "Makefile", "LICENSE*", ".ci/run",
+        "lib/**/*",
+        "tests/*.py",
+        "data/**/*",
+        "book/*",
+        "notebooks/*.md",
+        "benchmarks/*.py",
+        "*.*",
+        "Makefile",
+        "LICENSE*",
+        ".ci/run",
     )
     arguments = ("pytest", "-q", "-n", "2", "--ignore=tests/book", "README.md", "tests", "lib")
     return check("unit", inputs, arguments)

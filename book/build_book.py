@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -30,6 +29,8 @@ STAGE = BUILD / "book"
 HTML = BUILD / "html"
 # These read what all other pages recorded, in this order.
 LAST = ("90_ledger", "91_reproducibility")
+# What papermill and the kernel print whether or not anything is wrong.
+NOISE = re.compile(r"^\s*$|^Executing:|^\[IPKernelApp\]")
 
 
 def names() -> list[str]:
@@ -44,7 +45,7 @@ def environment() -> dict[str, str]:
         **os.environ,
         **{f"{name}_NUM_THREADS": "1" for name in threads},
         "IMPLICITNN_ROOT": str(ROOT),
-        "IMPLICITNN_BUILD": os.environ.get("IMPLICITNN_BUILD", str(BUILD)),
+        "IMPLICITNN_BUILD": str(BUILD),
         "PYTHONPATH": str(ROOT / "lib"),
         "JUPYTER_PREFER_ENV_PATH": "1",
         "IPYTHONDIR": str(BUILD / "ipython"),
@@ -54,41 +55,30 @@ def environment() -> dict[str, str]:
     }
 
 
-def execute(name: str, tier: str = "quick", seed: int = 0, folder: Path = EXECUTED) -> float:
-    """Execute one notebook by papermill in this process; return its seconds."""
-    import jupytext
-    import papermill
-
-    folder.mkdir(parents=True, exist_ok=True)
-    source, target = folder / f"{name}.source.ipynb", folder / f"{name}.ipynb"
-    notebook = jupytext.read(NOTEBOOKS / f"{name}.md")
-    notebook.metadata.setdefault(
-        "kernelspec", {"name": "python3", "display_name": "Python 3", "language": "python"}
-    )
-    nbformat.write(notebook, source)
-    start = time.monotonic()
-    target.unlink(missing_ok=True)
-    partial = folder / f"{name}.partial.ipynb"
-    papermill.execute_notebook(
-        source,
-        partial,
-        parameters={"tier": tier, "seed": seed},
-        kernel_name="python3",
-        cwd=str(NOTEBOOKS),
-        progress_bar=False,
-    )
-    partial.replace(target)
-    source.unlink()
-    return time.monotonic() - start
-
-
-def run_notebook(name: str, tier: str = "quick", seed: int = 0) -> str | None:
+def execute(name: str, tier: str = "quick", seed: int = 0, build: Path = BUILD) -> str | None:
     """Execute one notebook in a process of its own; None, or what went wrong."""
-    command = [sys.executable, __file__, "execute", name, "--tier", tier, "--seed", str(seed)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, cwd=ROOT)
+    partial, target = build / "partial" / f"{name}.ipynb", build / "executed" / f"{name}.ipynb"
+    for folder in (partial.parent, target.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "implicitnn", "notebook", name, "--tier", tier]
+    command += ["--seed", str(seed), "--output", str(partial)]
+    variables = {**environment(), "IMPLICITNN_BUILD": str(build)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
-        return f"notebook {name} failed\n{done.stdout[-4000:]}\n{done.stderr[-6000:]}"
+        lines = [line for line in done.stderr.splitlines() if not NOISE.match(line)]
+        return f"{plain(chr(10).join(lines))[-6000:]}\n{traceback_of(partial)}"
+    partial.replace(target)
     return None
+
+
+def traceback_of(executed: Path) -> str:
+    """Traceback of the cell that failed, when there is one."""
+    if not executed.is_file():
+        return ""
+    cells = nbformat.read(executed, as_version=4).cells
+    outputs = (output for cell in cells for output in cell.get("outputs", []))
+    errors = [output for output in outputs if output.output_type == "error"]
+    return plain("\n".join(line for error in errors for line in error.traceback))[-4000:]
 
 
 def own(output: NotebookNode) -> dict:
@@ -109,7 +99,7 @@ def complaints(name: str, notebook: NotebookNode) -> list[str]:
 
 
 def with_figures(name: str, notebook: NotebookNode) -> NotebookNode:
-    """Turn figure outputs into MyST figures: number, caption with a link to the source, alt text."""
+    """Turn figure outputs into MyST figures: number, caption leading to the source, alt text."""
     link = f"Source: {{download}}`notebooks/{name}.md <source/{name}.md>`."
     for cell in notebook.cells:
         if "injected-parameters" in cell.metadata.get("tags", []):
@@ -126,13 +116,28 @@ def with_figures(name: str, notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
+def with_links(notebook: NotebookNode) -> NotebookNode:
+    """Let every claim of the ledger's table lead to the page that settles it."""
+    claims = yaml.safe_load((BOOK / "claims.yml").read_text())["claims"]
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if own(output).get("kind") != "ledger":
+                continue
+            table = output.data["text/html"]
+            for claim in claims:
+                link = f'<a href="{claim["notebook"]}.html">{claim["id"]}</a>'
+                table = table.replace(f"<td>{claim['id']}</td>", f"<td>{link}</td>")
+            output.data["text/html"] = table
+    return notebook
+
+
 def stage_notebook(name: str) -> list[str]:
     """Put one executed notebook and its source among the book's sources."""
     notebook = nbformat.read(EXECUTED / f"{name}.ipynb", as_version=4)
     target = STAGE / "notebooks" / f"{name}.ipynb"
     source = target.parent / "source" / f"{name}.md"
     source.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(with_figures(name, notebook), target)
+    nbformat.write(with_links(with_figures(name, notebook)), target)
     shutil.copyfile(NOTEBOOKS / f"{name}.md", source)
     return complaints(name, notebook)
 
@@ -225,14 +230,14 @@ def main() -> int:
     commands.add_parser("report", help="where the book is")
     arguments = parser.parse_args()
     if arguments.command == "execute":
-        os.environ.update(environment())
-        print(f"{arguments.name}: {execute(arguments.name, arguments.tier, arguments.seed):.1f} s")
-    elif arguments.command == "html":
+        problem = execute(arguments.name, arguments.tier, arguments.seed)
+        print(problem or f"{arguments.name}: {seconds(arguments.name):.1f} s")
+        return int(problem is not None)
+    if arguments.command == "html":
         problem = html(arguments.partial)
         print(problem or report())
         return int(problem is not None)
-    else:
-        print(report())
+    print(report())
     return 0
 
 

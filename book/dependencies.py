@@ -1,4 +1,4 @@
-"""What a notebook's result depends on: the library modules it runs through, data and stored rows."""
+"""What a notebook depends on: the library modules it runs through, data and stored rows."""
 
 import ast
 import re
@@ -88,7 +88,9 @@ def of_notebook(path: Path) -> set[Path]:
     notebook = jupytext.read(path)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     code = "\n".join(cells)
-    plain = "\n".join(line for line in code.splitlines() if not line.lstrip().startswith(("%", "!")))
+    plain = "\n".join(
+        line for line in code.splitlines() if not line.lstrip().startswith(("%", "!"))
+    )
     files = set(files_of(imported(ast.parse(plain))))
     studies = studies_named(code + claim_texts(code))
     for study in studies:

@@ -23,9 +23,7 @@ def drop_thebe(app: Sphinx) -> None:
 
 def drop_second_mathjax(app: Sphinx, config: Config) -> None:
     """jupyter-book lists every script under _static; MathJax has its own place in the page."""
-    config.html_js_files = [
-        entry for entry in config.html_js_files if "mathjax" not in str(entry)
-    ]
+    config.html_js_files = [entry for entry in config.html_js_files if "mathjax" not in str(entry)]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

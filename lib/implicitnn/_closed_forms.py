@@ -194,7 +194,7 @@ def determinant(var_u: ArrayLike, var_v: ArrayLike, cov: ArrayLike) -> FloatArra
 
 
 def _product(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """a b as a rounded product and its exact rounding error (Dekker 1971)."""
+    """Return a b rounded, and the exact rounding error (Dekker 1971)."""
     a_high, a_low = _split(a)
     b_high, b_low = _split(b)
     product = a * b

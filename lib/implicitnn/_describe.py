@@ -36,7 +36,9 @@ def spoken(text: str) -> str:
     'sigma_a^2 and n'
     """
     for command in sorted(_TEX, key=len, reverse=True):
-        text = re.sub(re.escape(command) + r"(?![A-Za-z])", _TEX[command], text)
+        # A command of letters ends where the letters end; one of a sign ends with the sign.
+        end = r"(?![A-Za-z])" if command[-1].isalpha() else ""
+        text = re.sub(re.escape(command) + end, _TEX[command], text)
     text = re.sub(r"\\([A-Za-z]+)", r"\1", text)
     return " ".join(re.sub(r"[${}\\\"]", "", text).split())
 

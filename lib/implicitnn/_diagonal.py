@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._layer import Layer
+from ._samples_q import norm_range
 from .errors import NotWellPosedError
 from .specs import DEQ, ENN
 
@@ -25,12 +26,23 @@ PICARD_STEPS = 2000
 
 @dataclass(frozen=True)
 class Diagonal:
-    """Per norm: variance entering each layer (layers, m), G, and both NTKs, each (m,)."""
+    """Squared norms; variance entering each layer (layers, m), G, and both NTKs, each (m,)."""
 
+    norms: FloatArray
     variances: FloatArray
     ck: FloatArray
     ntk_published: FloatArray
     ntk_all: FloatArray
+
+    def take(self, index: NDArray[np.intp]) -> Diagonal:
+        """The same fields at chosen samples."""
+        return Diagonal(
+            self.norms[index],
+            self.variances[:, index],
+            self.ck[index],
+            self.ntk_published[index],
+            self.ntk_all[index],
+        )
 
     def ntk(self, params: str) -> FloatArray:
         """The NTK over the chosen parameters."""
@@ -68,7 +80,7 @@ def _implicit(spec: DEQ, q: FloatArray) -> Diagonal:
         )
     published = energy / (1.0 - rate)
     every = (energy + drive * slope) / (1.0 - rate)
-    return Diagonal(v[None, :], energy, published, every)
+    return Diagonal(q, v[None, :], energy, published, every)
 
 
 def _fixed_point(spec: DEQ, drive: FloatArray) -> FloatArray:
@@ -102,7 +114,7 @@ def _explicit(spec: ENN, q: FloatArray) -> Diagonal:
         energy, _, slope = layer.moments(variances[-1])
         kernel = energy + kernel * slope
         variances.append(np.maximum(energy, SMALLEST))
-    return Diagonal(np.stack(variances[:-1]), variances[-1], kernel, kernel)
+    return Diagonal(q, np.stack(variances[:-1]), variances[-1], kernel, kernel)
 
 
 @dataclass(frozen=True)
@@ -144,21 +156,36 @@ def transform(values: FloatArray, axis: int) -> FloatArray:
 
 
 @lru_cache(maxsize=128)
-def interpolant(spec: Spec, low: float, high: float) -> FloatArray:
-    """Chebyshev coefficients (count, 3) of log G and the logs of the two NTKs in x(q)."""
+def interpolant(spec: Spec, low: float, high: float) -> FloatArray | None:
+    """Chebyshev coefficients (count, fields) of the logs of all fields of Diagonal in x(q).
+
+    None where the fields are not smooth enough, or not defined on the whole range.
+    """
     norm = NormMap(low, high)
-    count = 16
-    while True:
-        d = solve(spec, norm.nodes(count))
-        fields = np.log(np.stack([d.ck, d.ntk_published, d.ntk_all], axis=1))
+    for count in (16, 32, 64, 128):
+        try:
+            d = solve(spec, norm.nodes(count))
+        except NotWellPosedError:
+            return None
+        fields = np.log(np.stack([*d.variances, d.ck, d.ntk_published, d.ntk_all], axis=1))
         table = transform(fields, 0)
-        if np.abs(table[-3:]).max() < 3e-15 * max(1.0, np.abs(table).max()) or count >= 256:
+        if np.abs(table[-3:]).max() < 4e-15 * max(1.0, float(np.abs(table).max())):
             return table
-        count *= 2
+    return None
 
 
-def evaluate(spec: Spec, q: FloatArray, low: float, high: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """G and both NTKs on the diagonal at norms ``q`` inside [low, high]."""
-    table = interpolant(spec, low, high)
-    values = np.exp(table.T @ chebyshev(NormMap(low, high).to_unit(q), table.shape[0]))
-    return values[0], values[1], values[2]
+def at(spec: Spec, q: FloatArray) -> Diagonal:
+    """The diagonal at squared norms ``q`` (m,): interpolated where many norms share a range."""
+    low, high = norm_range(q)
+    inside = (q >= low) & (q <= high)
+    table = interpolant(spec, low, high) if inside.sum() > 64 else None
+    if table is None:
+        every, back = np.unique(q, return_inverse=True)
+        return solve(spec, every).take(back)
+    fields = np.empty((table.shape[1], q.size))
+    basis = chebyshev(NormMap(low, high).to_unit(q[inside]), table.shape[0])
+    fields[:, inside] = np.exp(table.T @ basis)
+    if not inside.all():
+        far = solve(spec, q[~inside])
+        fields[:, ~inside] = np.stack([*far.variances, far.ck, far.ntk_published, far.ntk_all])
+    return Diagonal(q, fields[:-3], fields[-3], fields[-2], fields[-1])

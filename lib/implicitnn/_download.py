@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-
-import pooch
 
 from implicitnn._registry import RemoteFile
 from implicitnn.errors import DownloadError
+
+with warnings.catch_warnings():
+    # On import pooch looks for notebook widgets, which the plain bars used here do not need.
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    import pooch
 
 RETRIES = 2
 # Seconds to connect, and seconds without a byte.

@@ -123,7 +123,7 @@ def cluster(
             return None if cell is None else client.submit(compute, function, cell, 1, pure=False)
 
         first = [f for f in (submit() for _ in range(2 * slots)) if f is not None]
-        running = dask.as_completed(first)
+        running = dask.as_completed(first, loop=client.loop)
         for future in running:
             yield future.result()
             following = submit()

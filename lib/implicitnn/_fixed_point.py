@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize
 
 from . import gaussian
 
@@ -20,7 +21,7 @@ FloatArray = NDArray[np.float64]
 Function = Callable[[FloatArray], FloatArray]
 VarianceMap = Callable[[float], tuple[float, float]]
 
-_STAGES = (1.0, 4.0, 64.0, 1e4, 1e8)
+_STAGES = (1.0, 4.0, 64.0, 1e4, 1e8, 1e12, 1e16)
 _NEWTON_STEPS = 80
 
 
@@ -31,14 +32,14 @@ class NoFixedPointError(ArithmeticError):
 def smallest_fixed_point(
     f: Function, kinks: Sequence[float], sigma_a2: float, drive: float, centred: bool
 ) -> float:
-    """The smallest solution, to rounding; it is the one reached from the state z = 0.
+    """Return the smallest solution, to rounding; it is the one reached from the state z = 0.
 
     A coarse scan finds the first interval where the map crosses the diagonal; a Newton iteration
     kept inside that interval does the rest.
 
     Raises
     ------
-    NoFixedPointError : there is no crossing up to 1e8 times the drive.
+    NoFixedPointError : there is no crossing up to 1e16 times the drive.
     """
     if sigma_a2 == 0.0:
         return drive
@@ -60,19 +61,28 @@ def smallest_fixed_point(
 def _map(
     f: Function, kinks: Sequence[float], sigma_a2: float, drive: float, centred: bool, v: float
 ) -> tuple[float, float]:
-    """The map and its derivative at v."""
+    """Return the map and its derivative at v."""
     tau = math.sqrt(v)
     offset = gaussian.expectation(f, tau, kinks) if centred else 0.0
     m = gaussian.stein_moments(lambda t: f(t) - offset, tau, kinks)
     return sigma_a2 * m.square + drive, 0.5 * sigma_a2 * m.square_d2
 
 
-def _lowest(variance_map: VarianceMap, low: float, high: float) -> float:
-    """Where map(v) - v has its minimum: a grazing pair of solutions hides there from the scan."""
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if variance_map(middle)[1] < 1.0 else (low, middle)
-    return low
+def _dip(variance_map: VarianceMap, grid: FloatArray, excess: FloatArray) -> float | None:
+    """Return a place where map(v) - v <= 0 between three grid points whose values are positive.
+
+    Two close solutions hide there from the scan. The parabola through the points tells whether to
+    look; the minimum is where the slope of the map is one.
+    """
+    bend = excess[0] - 2.0 * excess[1] + excess[2]
+    drop = (excess[2] - excess[0]) ** 2 / (8.0 * bend) if bend > 0.0 else 0.0
+    if drop < 0.3 * excess[1] and excess[1] > 0.01 * bend:
+        return None
+    low, high = float(grid[0]), float(grid[2])
+    if not variance_map(low)[1] < 1.0 < variance_map(high)[1]:
+        return None
+    lowest = float(optimize.brentq(lambda v: variance_map(v)[1] - 1.0, low, high, rtol=1e-9))
+    return lowest if variance_map(lowest)[0] <= lowest else None
 
 
 def _bracket(
@@ -87,8 +97,8 @@ def _bracket(
         first = int(below[0]) if below.size else grid.size
         for i in range(1, min(first, grid.size - 1)):
             if excess[i] <= min(excess[i - 1], excess[i + 1]):
-                dip = _lowest(variance_map, float(grid[i - 1]), float(grid[i + 1]))
-                if variance_map(dip)[0] <= dip:
+                dip = _dip(variance_map, grid[i - 1 : i + 2], excess[i - 1 : i + 2])
+                if dip is not None:
                     return float(grid[i - 1]), dip
         if below.size:
             return float(grid[max(first - 1, 0)]), float(grid[first])

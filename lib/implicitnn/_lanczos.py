@@ -126,9 +126,18 @@ def _check_operator(A: LinearOperator, name: str, rng: np.random.Generator) -> N
     _check_finite(image_u, name)
     _check_finite(image_v, name)
     gap = abs(float(u @ image_v - v @ image_u))
-    size = np.linalg.norm(u) * np.linalg.norm(image_v) + np.linalg.norm(v) * np.linalg.norm(image_u)
+    size = float(np.linalg.norm(u)) * _size(A, v) + float(np.linalg.norm(v)) * _size(A, u)
     if gap > 1e-8 * size:
         raise ValueError(f"{name} must be symmetric, got |u.Av - v.Au| = {gap:.3g}")
+
+
+def _size(A: LinearOperator, v: FloatArray) -> float:
+    """Return |A v| plus the same of the operators A is a sum or multiple of.
+
+    The rounding of a difference of nearly equal operators is that of its parts.
+    """
+    parts = [part for part in getattr(A, "args", ()) if isinstance(part, LinearOperator)]
+    return float(np.linalg.norm(A @ v)) + sum(_size(part, v) for part in parts)
 
 
 def _check_square(shape: tuple[int, ...], name: str) -> None:

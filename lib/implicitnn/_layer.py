@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from . import gaussian
+from . import _piecewise, gaussian
 from .specs import Centred
 
 FloatArray = NDArray[np.float64]
@@ -35,6 +35,11 @@ class Layer:
     def moved_kinks(self) -> tuple[float, ...]:
         """Kinks away from zero: their place in units of the standard deviation moves with v."""
         return tuple(kink for kink in self.phi.kinks if kink != 0.0)
+
+    @cached_property
+    def corners(self) -> FloatArray | None:
+        """Kinks and jumps when phi is piecewise linear, else None."""
+        return _piecewise.corners(self.phi) if self.phi.kinks else None
 
     def nodes(self, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Nodes and weights of N(0, 1), each (1, P) or (m, P) when kinks move with the variance."""

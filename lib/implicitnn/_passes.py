@@ -53,19 +53,97 @@ def write_block(
 
 
 @compiled
-def scan(gram: FloatArray, inv1: FloatArray, inv2: FloatArray, i0: int, i1: int, high: float,
-         symmetric: bool, result: FloatArray) -> None:
-    """Smallest and largest cosine not above ``high`` off the diagonal; number of those above it."""
+def scan(
+    gram: FloatArray,
+    inv1: FloatArray,
+    inv2: FloatArray,
+    i0: int,
+    i1: int,
+    cut: float,
+    symmetric: bool,
+    result: FloatArray,
+) -> None:
+    """Smallest and largest cosine below ``cut`` off the diagonal, and how many reach ``cut``.
+
+    Rows and columns with inv = 0 are passed over. A largest value of -2 means there is none.
+    """
     low, top, count = 2.0, -2.0, 0
     columns = gram.shape[1]
     for i in range(i0, i1):
         scale = inv1[i]
+        if scale == 0.0:
+            continue
         for j in range(i + 1 if symmetric else 0, columns):
-            y = gram[i, j] * scale * inv2[j]
-            count += 1 if y > high else 0
-            low = min(low, y)
-            top = max(top, y if y <= high else -2.0)
+            y = gram[i, j] * (scale * inv2[j])
+            used = inv2[j] > 0.0
+            below = y < cut
+            low = min(low, y if used and below else 2.0)
+            top = max(top, y if used and below else -2.0)
+            count += 0 if below else 1
     result[0], result[1], result[2] = low, top, count
+
+
+@compiled
+def count_flagged(
+    gram: FloatArray,
+    inv1: FloatArray,
+    inv2: FloatArray,
+    i0: int,
+    i1: int,
+    low: float,
+    high: float,
+    symmetric: bool,
+) -> int:
+    """How many entries of a panel the table does not cover: inv = 0, or cos outside [low, high]."""
+    count = 0
+    for i in range(i0, i1):
+        for j in range(i + 1 if symmetric else 0, gram.shape[1]):
+            scale = inv1[i] * inv2[j]
+            y = gram[i, j] * scale
+            count += 1 if scale == 0.0 or y < low or y > high else 0
+    return count
+
+
+@compiled
+def list_flagged(
+    gram: FloatArray,
+    inv1: FloatArray,
+    inv2: FloatArray,
+    i0: int,
+    i1: int,
+    low: float,
+    high: float,
+    symmetric: bool,
+    index: NDArray[np.int64],
+    inner: FloatArray,
+) -> None:
+    """Positions (2, count) of those entries, and their inner products."""
+    count = 0
+    for i in range(i0, i1):
+        for j in range(i + 1 if symmetric else 0, gram.shape[1]):
+            scale = inv1[i] * inv2[j]
+            y = gram[i, j] * scale
+            if scale == 0.0 or y < low or y > high:
+                index[0, count], index[1, count] = i, j
+                inner[count] = gram[i, j]
+                count += 1
+
+
+@compiled
+def distances(
+    left: FloatArray, right: FloatArray, scale1: FloatArray, scale2: FloatArray,
+    index: NDArray[np.int64],
+) -> FloatArray:
+    """|a x_i - b y_j|^2 for the listed pairs, from the differences themselves."""
+    result = np.empty(index.shape[1])
+    for m in range(index.shape[1]):
+        i, j = index[0, m], index[1, m]
+        total = 0.0
+        for k in range(left.shape[1]):
+            d = left[i, k] * scale1[i] - right[j, k] * scale2[j]
+            total += d * d
+        result[m] = total
+    return result
 
 
 @compiled
@@ -111,14 +189,38 @@ def table_panel(
 
 
 @compiled
+def _two_sided(work: FloatArray, gap: FloatArray, near: FloatArray, far: FloatArray, total: float,
+               ones: FloatArray) -> None:
+    """Both series at a block of gaps t^2 in [0, total]: in t below total/2, in its mirror above."""
+    half = math.sqrt(0.5 * total)
+    stretch = 4.0 / half
+    top, low = 0.0, total
+    for j in range(BLOCK):
+        top = max(top, gap[j])
+        low = min(low, gap[j])
+    if low <= 0.5 * total:
+        for j in range(BLOCK):
+            work[j] = math.sqrt(min(0.5 * total, gap[j])) * stretch - 2.0
+        clenshaw_pair(work, ones, near, near.size // 2, 1)
+    if top > 0.5 * total:
+        other = np.empty(3 * BLOCK)
+        for j in range(BLOCK):
+            other[j] = math.sqrt(min(0.5 * total, total - gap[j])) * stretch - 2.0
+        clenshaw_pair(other, ones, far, far.size // 2, 1)
+        for j in range(BLOCK):
+            if gap[j] > 0.5 * total:
+                work[BLOCK + j], work[2 * BLOCK + j] = other[BLOCK + j], other[2 * BLOCK + j]
+
+
+@compiled
 def homogeneous_panel(
     gram: FloatArray,
     first: FloatArray,
     second: FloatArray,
     i0: int,
     i1: int,
-    series: FloatArray,
-    limits: FloatArray,
+    near: FloatArray,
+    far: FloatArray,
     constants: FloatArray,
     data1: FloatArray,
     data2: FloatArray,
@@ -127,24 +229,22 @@ def homogeneous_panel(
 ) -> None:
     r"""Evaluate the one-dimensional table of a positively homogeneous activation.
 
-    ``series`` (degree * 2): k and D/(1 - sa2 D) in t; ``limits`` (middle, stretch, largest t^2);
-    ``constants`` (r_max, sb2, sc2, sa2, c^2); ``data`` rows: sqrt(v), 1/sqrt(v), half of
+    ``near``, ``far`` (degree * 2): k and D/(1 - sa2 D) in t and in its mirror; ``constants``
+    (r_max, sb2, sc2, sa2, largest t^2); ``data`` rows: sqrt(v), 1/sqrt(v), half of
     sc2 + sa2 (c^2 - 2 c m), c^2/2 - c m.
     """
     columns = gram.shape[1]
-    degree = series.size // 2
-    work, ones = np.zeros(3 * BLOCK), np.ones(BLOCK)
+    work, gap, ones = np.zeros(3 * BLOCK), np.zeros(BLOCK), np.ones(BLOCK)
     tile1, tile2 = np.empty((BLOCK, BLOCK)), np.empty((BLOCK, BLOCK))
-    r_max, sb2, sc2, sa2 = constants[0], constants[1], constants[2], constants[3]
+    r_max, sb2, sc2, sa2, total = (
+        constants[0], constants[1], constants[2], constants[3], constants[4])
     for j0 in range(i0 if symmetric else 0, columns, BLOCK):
         j1 = min(columns, j0 + BLOCK)
         for i in range(i0, i1):
             for j in range(j0, j1):
                 drive = sb2 * gram[i, j] + data1[2, i] + data2[2, j]
-                square = r_max - drive * (data1[1, i] * data2[1, j])
-                t = math.sqrt(min(limits[2], max(0.0, square)))
-                work[j - j0] = 2.0 * (t - limits[0]) * limits[1]
-            clenshaw_pair(work, ones, series, degree, 1)
+                gap[j - j0] = min(total, max(0.0, r_max - drive * (data1[1, i] * data2[1, j])))
+            _two_sided(work, gap, near, far, total, ones)
             for j in range(j0, j1):
                 k = work[BLOCK + j - j0]
                 d = work[2 * BLOCK + j - j0]
@@ -170,18 +270,46 @@ def mehler(left: FloatArray, right: FloatArray, rho: FloatArray) -> tuple[FloatA
     return value, slope
 
 
+@compiled
+def mehler_gap(
+    left: FloatArray, right: FloatArray, gap: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    r""":math:`\frac12\sum_k (a_k - b_k)^2 + \sum_k a_k b_k (1 - \rho^k)` and
+    :math:`\sum_k k a_k b_k \rho^{k-1}`, (m,), at rho = 1 - gap; exact digits for small gaps."""
+    pairs, terms = left.shape
+    value, slope = np.zeros(pairs), np.zeros(pairs)
+    for m in range(pairs):
+        rho = 1.0 - gap[m]
+        power, missing, total, rate = 1.0, 0.0, 0.0, 0.0
+        for k in range(terms):
+            c = left[m, k] * right[m, k]
+            total += 0.5 * (left[m, k] - right[m, k]) ** 2 + c * missing
+            # 1 - rho^(k+1) = (1 - rho^k) + rho^k gap
+            missing += power * gap[m]
+            if k + 1 < terms:
+                rate += (k + 1) * left[m, k + 1] * right[m, k + 1] * power
+            power *= rho
+        value[m], slope[m] = total, rate
+    return value, slope
+
+
 @cache
 def warm_up() -> float:
     """Compile (or load from the cache) every pass; returns the seconds it took, once a process."""
     start = time.perf_counter()
     n = 2
     square, vector, pair = np.eye(n), np.ones(n), np.ones((4, n))
-    limits, constants = np.array([0.5, 1.0, 1.0]), np.ones(5)
+    constants = np.ones(5)
     basis, rows = np.ones((1, BLOCK)), np.ones((n, 4))
     scan(square, vector, vector, 0, n, 0.9, True, np.empty(3))
+    index = np.zeros((2, n), dtype=np.int64)
+    if count_flagged(square, vector, vector, 0, n, -2.0, 2.0, True) == 0:
+        list_flagged(square, vector, vector, 0, n, -2.0, 2.0, True, index, vector)
+    distances(square, square, vector, vector, index)
     table_panel(square, square.copy(), square.copy(), 0, n, basis, rows, 0.0, 1.0, vector, vector,
                 pair, pair, True)
-    homogeneous_panel(square, square.copy(), square.copy(), 0, n, np.ones(4), limits, constants,
+    homogeneous_panel(square, square.copy(), square.copy(), 0, n, np.ones(4), np.ones(4), constants,
                       pair, pair, False, True)
     mehler(square, square, square)
+    mehler_gap(square, square, vector)
     return time.perf_counter() - start

@@ -81,6 +81,16 @@ def _module_tree(path: Path) -> ast.Module:
     return _parsed(path, (stat.st_mtime_ns, stat.st_size))
 
 
+@cache
+def _written(path: Path, stamp: tuple[int, int]) -> str:
+    return ast.unparse(_parsed(path, stamp))
+
+
+def _module_text(path: Path) -> str:
+    stat = path.stat()
+    return _written(path, (stat.st_mtime_ns, stat.st_size))
+
+
 def _imports(nodes: Iterable[ast.AST], module: str, package: bool) -> Iterator[tuple[str, str]]:
     """Yield (module, name) for each import in ``nodes``; name is '' for a plain import."""
     for node in nodes:
@@ -277,7 +287,7 @@ def code_hash(function: Callable[..., Any]) -> str:
     for module in modules:
         path = LIBRARY.file(module)
         assert path is not None
-        parts += [module, ast.unparse(_module_tree(path))]
+        parts += [module, _module_text(path)]
     return digest(parts)
 
 

@@ -25,7 +25,8 @@ LOW, HIGH = 16, 24
 END = 1e-8
 END_WEIGHT = 0.004
 MAX_DEPTH = 60
-MAX_PANELS = 400_000
+MAX_PANELS = 4096
+MAX_PANELS_EACH = 128
 PANEL_RTOL = 4e-15
 NOISE_RTOL = 1e-8
 STALLS = 3
@@ -56,7 +57,7 @@ class Panels:
         return Panels(left, right, np.repeat(self.owner, 2))
 
     def where(self, mask: NDArray[np.bool_]) -> Panels:
-        """The panels selected by ``mask``."""
+        """Return the panels selected by ``mask``."""
         return Panels(self.left[mask], self.right[mask], self.owner[mask])
 
 
@@ -139,7 +140,7 @@ def integrate(
             return totals, masses
         rest = ~settled
         where = panels.where(rest)
-        if 2 * where.left.size > MAX_PANELS:
+        if 2 * where.left.size > MAX_PANELS + MAX_PANELS_EACH * count:
             break
         parent = np.repeat(ratio[rest], 2)
         stalls = np.repeat(stalls[rest], 2)
@@ -152,5 +153,8 @@ def integrate(
 
 
 def _add(into: FloatArray, owner: IntArray, values: FloatArray) -> None:
+    if into.shape[1] == 1:
+        into[:, 0] += values.sum(axis=1)
+        return
     for row, value in zip(into, values, strict=True):
         row += np.bincount(owner, weights=value, minlength=row.size)

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
-import pandas as pd
 from tqdm import tqdm
 
 from implicitnn import _execute, _provenance, _rows
 from implicitnn._execute import Cell, Function
 from implicitnn._rows import Row, Tolerance
 from implicitnn._validate import integer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class SweepError(RuntimeError):
@@ -191,4 +193,7 @@ def load_rows(path: str | Path) -> list[Row]:
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Return rows as a table: settings, seed, values and seconds are its columns."""
+    # Worker processes and command-line tools import this module and need no tables.
+    import pandas as pd
+
     return pd.DataFrame([row.flat() for row in rows])

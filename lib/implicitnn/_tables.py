@@ -1,150 +1,193 @@
-"""Tables shown on the pages, from one content in HTML, in Markdown and as plain text."""
+r"""Tables of the two kernels in (|x|^2, |y|^2, cos): Chebyshev, compressed in the norm directions.
+
+Both kernels are divided by the geometric mean of their diagonal values, so an error in the table is
+the error of the result. At the nodes the fixed point (or the recursion over layers) is solved with
+the Mehler series :math:`E\phi(u)\phi(v) = \sum_k c_k(v_1) c_k(v_2) \rho^k`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+from functools import lru_cache
 
-from implicitnn import _words
-from implicitnn.claims import Line, Verdict
+import numpy as np
+from numpy.typing import NDArray
 
-STATUSES = (
-    "reproduced", "partly reproduced", "not reproduced", "not attempted", "stale",
-)  # fmt: skip
+from . import _diagonal, _exact
+from ._diagonal import Diagonal, NormMap, Spec, chebyshev, layers, transform
+from ._layer import Layer
+from ._passes import mehler
+from .errors import NotWellPosedError
+from .specs import DEQ
 
-
-@dataclass(frozen=True)
-class Cell:
-    """Text of a table cell; ``status`` makes it a coloured badge."""
-
-    text: str
-    status: str = ""
+FloatArray = NDArray[np.float64]
+TERMS = 1024
+MAX_NORMS = 64
+MAX_COSINES = 100
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a class for the style sheet, a caption, a head and rows."""
+    """core (cosines, rank, rank, 2) in the compressed norm basis; factor (rank, norms)."""
 
-    kind: str
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    core: FloatArray
+    factor: FloatArray
+    norm: NormMap
+    low: float
+    high: float
 
-    def bundle(self) -> dict[str, str]:
-        """Return the table for each kind of output."""
-        return {
-            "text/html": self.html(),
-            "text/markdown": self.markdown(),
-            "text/plain": self.plain(),
-        }
+    def basis(self, q: FloatArray) -> FloatArray:
+        """The norm basis at given norms, (rank, m)."""
+        count = self.factor.shape[1]
+        return np.asarray(self.factor @ chebyshev(self.norm.to_unit(q), count))
 
-    def html(self) -> str:
-        """Return the table as HTML that scrolls sideways on a narrow screen."""
-        heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in self.head)
-        body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in self.rows)
-        label = escape(self.caption, quote=True)
-        return (
-            f'<div class="inn-table" tabindex="0" role="region" aria-label="{label}">'
-            f'<table class="inn-{self.kind}"><caption>{escape(self.caption)}</caption>'
-            f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
-        )
-
-    def markdown(self) -> str:
-        """Return the table as Markdown."""
-        rows = [[_markdown(cell.text) for cell in row] for row in self.rows]
-        lines = [[_markdown(text) for text in self.head], ["---"] * len(self.head), *rows]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-    def plain(self) -> str:
-        """Return the table as text, one row a line."""
-        rows = ["; ".join(cell.text for cell in row) for row in self.rows]
-        return "\n".join([self.caption, *rows])
+    def rows(self, basis: FloatArray) -> FloatArray:
+        """Coefficients of the series in cos for the samples of ``basis``; (m, cosines*rank*2)."""
+        rank = basis.shape[0]
+        core = self.core.transpose(1, 0, 2, 3).reshape(rank, -1)
+        return np.ascontiguousarray(basis.T @ core)
 
 
-def _html_cell(cell: Cell) -> str:
-    return f"<td>{badge_html(cell.status, cell.text) if cell.status else escape(cell.text)}</td>"
+class _Series:
+    """Mehler series of one layer at fixed pairs of variances, long enough for the rho at hand."""
+
+    def __init__(self, layer: Layer, v1: FloatArray, v2: FloatArray, tol: float) -> None:
+        every, back = np.unique(np.concatenate([v1, v2]), return_inverse=True)
+        self.size = np.sqrt(v1 * v2)[:, None]
+        self.tol = tol
+        self.table = layer.hermite(every, TERMS)
+        energy, _, slope = layer.moments(every)
+        self.one, self.two = back[: v1.size], back[v1.size :]
+        # what Parseval leaves after K terms, for phi and for phi'
+        k = np.arange(TERMS)
+        left = 1.0 - np.cumsum(self.table**2, axis=1) / energy[:, None]
+        steep = 1.0 - np.cumsum(self.table**2 * k, axis=1) / (every * slope)[:, None]
+        self.rest = np.sqrt(np.maximum(np.where(left > 1e-13, left, 0), np.where(steep > 1e-13, steep, 0)))
+
+    def __call__(self, covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
+        rho = np.clip(covariance / self.size, -1.0, 1.0)
+        terms = self._terms(float(np.abs(rho).max()))
+        left = np.ascontiguousarray(self.table[self.one, :terms])
+        right = np.ascontiguousarray(self.table[self.two, :terms])
+        value, slope = mehler(left, right, rho)
+        return value, slope / self.size
+
+    def _terms(self, rho: float) -> int:
+        bound = rho ** np.arange(1, TERMS + 1) * self.rest.max(axis=0) ** 2
+        enough = np.nonzero(bound < self.tol)[0]
+        if enough.size == 0:
+            raise _TooRough
+        return int(enough[0]) + 1
 
 
-def badge_html(status: str, text: str) -> str:
-    """Return a badge whose words, not its colour alone, carry the status."""
-    if status not in STATUSES:
-        raise ValueError(f"status must be one of {STATUSES}, got {status!r}")
-    return f'<span class="inn-badge inn-{status.replace(" ", "-")}">{escape(text)}</span>'
+class _TooRough(Exception):
+    """The series does not converge to the tolerance at the correlations asked for."""
 
 
-def _markdown(text: str) -> str:
-    for mark in "\\|_*`$[]<":
-        text = text.replace(mark, "\\" + mark)
-    return text
+def _solve_nodes(
+    spec: Spec, left: Diagonal, right: Diagonal, gram: FloatArray, params: str, tol: float
+) -> tuple[FloatArray, FloatArray]:
+    """CK and NTK at m x r nodes: by series, or by the closed forms of the exact route."""
+    if any(layer.corners is not None for layer in layers(spec)):
+        return _solve_listed(spec, left, right, gram, params, tol)
+    if isinstance(spec, DEQ):
+        return _solve_implicit(spec, left, right, gram, params, tol)
+    kernel, covariance = gram, gram
+    for number, layer in enumerate(layers(spec)):
+        series = _Series(layer, left.variances[number], right.variances[number], tol)
+        value, slope = series(covariance)
+        kernel, covariance = value + kernel * slope, value
+    return covariance, kernel
 
 
-def pairs(kind: str, caption: str, items: Iterable[tuple[str, str]]) -> Table:
-    """Return a table of two columns."""
-    return Table(
-        kind, caption, ("Item", "Value"), tuple((Cell(key), Cell(text)) for key, text in items)
+def _solve_listed(
+    spec: Spec, left: Diagonal, right: Diagonal, gram: FloatArray, params: str, tol: float
+) -> tuple[FloatArray, FloatArray]:
+    pairs, columns = gram.shape
+    index = np.repeat(np.arange(pairs), columns)
+    q = (left.norms + right.norms)[index] - 2.0 * gram.ravel()
+    result = _exact.solve(
+        spec, left.take(index), right.take(index), gram.ravel(), np.maximum(q, 0.0), params, tol
+    , patient=False)
+    if result.slow:
+        raise _TooRough
+    return result.ck.reshape(gram.shape), result.ntk.reshape(gram.shape)
+
+
+def _solve_implicit(
+    spec: DEQ, left: Diagonal, right: Diagonal, gram: FloatArray, params: str, tol: float
+) -> tuple[FloatArray, FloatArray]:
+    series = _Series(layers(spec)[0], left.variances[0], right.variances[0], tol)
+    drive = spec.sigma_b2 * gram + spec.sigma_c2
+    limit = series.size
+    covariance = np.clip(drive, -limit, limit)
+    for _ in range(30):
+        value, slope = series(covariance)
+        rate = np.minimum(spec.sigma_a2 * slope, 0.999)
+        new = covariance + (spec.sigma_a2 * value + drive - covariance) / (1.0 - rate)
+        new = np.clip(new, -limit, limit)
+        done = np.abs(new - covariance).max() <= 1e-15 * limit.max()
+        covariance = new
+        if done:
+            break
+    value, slope = series(covariance)
+    top = value if params == "published" else value + drive * slope
+    return value, top / (1.0 - spec.sigma_a2 * slope)
+
+
+@lru_cache(maxsize=64)
+def build(
+    spec: Spec, params: str, norm: NormMap, low: float, high: float, tol: float
+) -> Table | None:
+    """The table for norms in ``norm`` and cosines in [low, high], to ``tol``; None if there is none."""
+    norms, cosines = 10, 14
+    try:
+        while norms <= MAX_NORMS and cosines <= MAX_COSINES:
+            tensor = _nodal(spec, params, norm, low, high, norms, cosines, 0.1 * tol)
+            for axis in (0, 1, 2):
+                tensor = transform(tensor, axis)
+            grow_norm = np.abs(tensor[-2:]).max() > tol
+            grow_cos = np.abs(tensor[:, :, -2:]).max() > tol
+            if not (grow_norm or grow_cos):
+                return _compress(tensor, norm, low, high, tol)
+            norms = int(norms * 1.5) if grow_norm else norms
+            cosines = int(cosines * 1.5) if grow_cos else cosines
+    except (_TooRough, NotWellPosedError):
+        return None
+    return None
+
+
+def _nodal(
+    spec: Spec, params: str, norm: NormMap, low: float, high: float, norms: int, cosines: int,
+    tol: float,
+) -> FloatArray:
+    q = norm.nodes(norms)
+    diagonal = _diagonal.solve(spec, q)
+    upper, lower = np.triu_indices(norms)
+    y = np.cos(np.pi * (np.arange(cosines) + 0.5) / cosines)
+    cos = low + 0.5 * (high - low) * (y + 1.0)
+    gram = np.sqrt(q[upper] * q[lower])[:, None] * cos
+
+    value, kernel = _solve_nodes(
+        spec, diagonal.take(upper), diagonal.take(lower), gram, params, tol
     )
+    ck, ntk = np.sqrt(diagonal.ck), np.sqrt(diagonal.ntk(params))
+    tensor = np.empty((norms, norms, cosines, 2))
+    for k, (field, scale) in enumerate(((value, ck), (kernel, ntk))):
+        scaled = field / (scale[upper] * scale[lower])[:, None]
+        tensor[upper, lower, :, k] = scaled
+        tensor[lower, upper, :, k] = scaled
+    return tensor
 
 
-def verdicts(items: Sequence[Verdict]) -> Table:
-    """Return the table of claims: statistic, rule and verdict of every line."""
-    rows = []
-    for item in items:
-        name = f"{item.claim.id} ({item.claim.place})"
-        texts = {part.name: _words.statistic(part.statistic) for part in item.claim.parts}
-        for line in item.lines:
-            rows.append((
-                Cell(name),
-                Cell(line.part + (" (shown, not counted)" if line.informative else "")),
-                Cell(_words.group(line.group)),
-                Cell(texts[line.part]),
-                Cell(measured(line)),
-                Cell(line.rule),
-                Cell(_outcome(line)),
-                Cell(f"{line.rows} rows, {line.seeds} seeds" + (", stale" if item.stale else "")),
-            ))  # fmt: skip
-        verdict = (Cell(name), Cell("verdict"), *(Cell(""),) * 4, Cell(item.status, item.status))
-        count = sum(line.rows for line in item.lines)
-        stale = "stale" if item.stale else "up to date" if count else "none stored"
-        rows.append((*verdict, Cell(f"paper tier: {count} row uses, {stale}")))
-    head = ("Claim", "Part", "Group", "Statistic", "Value [interval]", "Rule", "Outcome", "Rows")
-    caption = "Claims settled here: statistic, rule declared before the run, verdict (paper tier)"
-    return Table("verdicts", caption, head, tuple(rows))
-
-
-def measured(line: Line) -> str:
-    """Return a line's value and interval, or why there is none."""
-    if line.estimate is None:
-        return line.problem
-    value = _words.number(line.estimate.value)
-    if not line.interval:
-        return value
-    low, high = _words.number(line.estimate.low), _words.number(line.estimate.high)
-    return f"{value} [{low}, {high}]"
-
-
-def _outcome(line: Line) -> str:
-    return {True: "holds", False: "fails", None: "no evidence"}[line.passed]
-
-
-def ledger(items: Sequence[Verdict]) -> Table:
-    """Return the overview of all claims: statement, kind, verdict, and why."""
-    rows = tuple(
-        (
-            Cell(item.claim.id),
-            Cell(f"Paper {item.claim.paper}, {item.claim.place}"),
-            Cell(item.claim.statement),
-            Cell(item.claim.kind),
-            Cell(item.status, item.status),
-            Cell(_counts(item)),
-            Cell(item.claim.why),
-        )
-        for item in items
-    )
-    head = ("Claim", "Place", "Statement", "Kind", "Verdict", "Lines that hold", "Comment")
-    return Table("ledger", "Every claim with its verdict", head, rows)
-
-
-def _counts(item: Verdict) -> str:
-    counted = [line.passed for line in item.lines if not line.informative]
-    return f"{sum(passed is True for passed in counted)} of {len(counted)}"
+def _compress(
+    tensor: FloatArray, norm: NormMap, low: float, high: float, tol: float
+) -> Table:
+    used = np.abs(tensor).max(axis=(0, 1, 3)) > 0.02 * tol
+    tensor = tensor[:, :, : int(np.nonzero(used)[0].max(initial=0)) + 1]
+    u, s, _ = np.linalg.svd(tensor.reshape(tensor.shape[0], -1), full_matrices=False)
+    tail = np.sqrt(np.cumsum(s[::-1] ** 2))[::-1]
+    rank = max(1, int((tail > 0.1 * tol).sum()))
+    u = u[:, :rank]
+    core = np.einsum("abrk,ap,bq->rpqk", tensor, u, u, optimize=True)
+    return Table(np.ascontiguousarray(core), np.ascontiguousarray(u.T), norm, low, high)

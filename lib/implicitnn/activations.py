@@ -105,7 +105,7 @@ class Activation:
 def _shipped(
     name: str, f: Function, df: Function, kinks: tuple[float, ...] = (), homogeneous: bool = False
 ) -> Activation:
-    """An activation of this module; its family is checked by the tests, not at construction."""
+    """Build an activation of this module; its family is checked by the tests."""
     activation = object.__new__(Activation)
     activation._fill(name, f, df, kinks, homogeneous)
     return activation
@@ -185,7 +185,7 @@ def _swish(t: FloatArray) -> FloatArray:
 
 def _dswish(t: FloatArray) -> FloatArray:
     rise = special.expit(t)
-    return np.asarray(rise * (1.0 + np.maximum(t, -750.0) * special.expit(-np.asarray(t))))
+    return np.asarray(rise * (1.0 + np.clip(t, -750.0, 750.0) * special.expit(-np.asarray(t))))
 
 
 def _elu(t: FloatArray) -> FloatArray:
@@ -212,7 +212,7 @@ def _gelu(t: FloatArray) -> FloatArray:
 def _dgelu(t: FloatArray) -> FloatArray:
     near = np.clip(t, -38.0, 38.0)
     bump: FloatArray = near * np.exp(-0.5 * near * near) * _INV_SQRT_2PI
-    return special.ndtr(t) + bump
+    return np.asarray(special.ndtr(t) + bump)
 
 
 def _identity(t: FloatArray) -> FloatArray:
@@ -233,7 +233,7 @@ linear = _shipped("linear", _identity, _one, homogeneous=True)
 
 
 def leaky_relu(slope: float = 0.01) -> Activation:
-    """t for t > 0 and slope * t for t < 0; any real slope (-1 gives the absolute value).
+    """Leaky ReLU: t for t > 0, slope * t for t < 0; any real slope (-1: absolute value).
 
     Examples
     --------
@@ -247,7 +247,7 @@ def leaky_relu(slope: float = 0.01) -> Activation:
 
 
 def hard_tanh(a: float = 1.0, c: float = 1.0) -> Activation:
-    """a * clip(t, -c, c) with c > 0: slope a in the middle, flat outside.
+    """Hard tanh: a * clip(t, -c, c), c > 0; slope a in the middle, flat outside.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def hard_tanh(a: float = 1.0, c: float = 1.0) -> Activation:
 
 
 def quadratic(q: float, r: float) -> Activation:
-    """q t^2 + r t; the constant term does not matter, since networks centre their activations.
+    """Quadratic q t^2 + r t; a constant term would not matter, since networks are centred.
 
     Examples
     --------
@@ -279,7 +279,7 @@ _FAMILIES: dict[str, Callable[..., Activation]] = {
 
 
 def get(name: str) -> Activation:
-    """The shipped activation with this name, such as "relu" or "leaky_relu(0.01)".
+    """Return the shipped activation with this name, such as "relu" or "leaky_relu(0.01)".
 
     Raises
     ------

@@ -46,7 +46,7 @@ has changed since make it *stale*; the lines are shown all the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,7 @@ class Line:
     passed: bool | None
     informative: bool
     problem: str = ""
+    stale: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def judge(claim: Claim, evidence: Mapping[str, Evidence] | None = None) -> Verdi
         )
         stale = stale or (changed and not part.informative)
         try:
-            lines += _lines(part, kept, known)
+            lines += [replace(line, stale=changed) for line in _lines(part, kept, known)]
         except (KeyError, ValueError) as error:
             reason = error.args[0] if isinstance(error, KeyError) else error
             raise LedgerError(f"claim {claim.id}, part {part.name!r}: {reason}") from error

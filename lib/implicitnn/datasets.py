@@ -110,7 +110,7 @@ def load(
     --------
     >>> data = load("mnist", "train", n=6, classes=[3, 8])
     >>> data.X.shape, data.y.tolist(), data.provenance.place
-    ((6, 784), [3, 3, 3, 8, 8, 8], 'embedded')
+    ((6, 784), [3, 8, 8, 3, 8, 3], 'embedded')
     """
     _validate.one_of(name, "name", NAMES)
     _validate.one_of(split, "split", SPLITS)
@@ -174,7 +174,10 @@ def _rows(
 ) -> NDArray[np.intp]:
     """Return the rows to keep, in the order of the files."""
     if n is None:
-        return np.flatnonzero(np.isin(y, labels))
+        rows = np.flatnonzero(np.isin(y, labels))
+        if not len(rows):
+            raise NotEnoughSamplesError(f"{where} holds no image of the classes {labels}")
+        return rows
     counts = [int(np.count_nonzero(y == label)) for label in labels]
     base, extra = divmod(n, len(labels))
     quotas = [base + (index < extra) for index in range(len(labels))]

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from implicitnn._describe import describe
 from implicitnn._validate import real_array
 
-__all__ = ["Band", "Look", "band", "describe", "direct_labels", "histogram", "look", "looks",
+__all__ = ["Band", "Look", "band", "curve", "describe", "direct_labels", "histogram", "look", "looks",
            "png", "style", "svg"]  # fmt: skip
 
 
@@ -193,6 +193,30 @@ def band(
         linewidth=0,
     )
     return Band(int(rows["seed"].nunique()), low, high)
+
+
+def curve(
+    ax: Axes,
+    stored: pd.DataFrame,
+    now: pd.DataFrame,
+    x: str,
+    y: str,
+    *,
+    label: str,
+    look: Look,
+) -> Band:
+    """Draw stored rows as a line with its band, and the rows of this build as hollow markers.
+
+    Where nothing is stored the line and the band come from this build. Both tables need the
+    columns ``x``, ``y`` and ``seed``. Returns the meaning of the band.
+    """
+    if stored.empty:
+        return band(ax, now, x, y, label=label, look=look)
+    shown = band(ax, stored, x, y, label=label, look=look)
+    middle = now.groupby(x, sort=True)[y].median()
+    marks = {"color": look.color, "marker": look.marker, "markerfacecolor": "none"}
+    ax.plot(middle.index, middle.to_numpy(), linestyle="none", markersize=9, **marks)
+    return shown
 
 
 def histogram(

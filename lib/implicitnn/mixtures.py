@@ -7,6 +7,7 @@ given for :math:`\sqrt p\,x`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -87,30 +88,27 @@ class GaussianMixture:
     weights: FloatArray
     _roots: tuple[FloatArray, ...] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        means = _validate.real_array(self.means, "means", 2)
-        k, p = means.shape
-        if not hasattr(self.covariances, "__len__"):
-            raise TypeError(f"covariances must be a sequence, got {self.covariances!r}")
-        if len(self.covariances) != k:
+    def __init__(
+        self, means: ArrayLike, covariances: Sequence[ArrayLike], weights: ArrayLike
+    ) -> None:
+        centres = _validate.real_array(means, "means", 2)
+        k, p = centres.shape
+        if not hasattr(covariances, "__len__"):
+            raise TypeError(f"covariances must be a sequence, got {covariances!r}")
+        if len(covariances) != k:
             raise ValueError(
-                f"covariances must have one entry per row of means ({k}), "
-                f"got {len(self.covariances)}"
+                f"covariances must have one entry per row of means ({k}), got {len(covariances)}"
             )
-        covariances = tuple(
-            frozen(_covariance.checked(value, f"covariances[{a}]", p))
-            for a, value in enumerate(self.covariances)
-        )
-        roots = tuple(
-            owned(_covariance.root(c, f"covariances[{a}]")) for a, c in enumerate(covariances)
-        )
-        for name, value in [
-            ("means", frozen(means)),
-            ("covariances", covariances),
-            ("weights", frozen(_weights(self.weights, k))),
-            ("_roots", roots),
-        ]:
-            object.__setattr__(self, name, value)
+        names = [f"covariances[{a}]" for a in range(k)]
+        checked = [
+            frozen(_covariance.checked(value, name, p))
+            for value, name in zip(covariances, names, strict=True)
+        ]
+        roots = [owned(_covariance.root(c, name)) for c, name in zip(checked, names, strict=True)]
+        object.__setattr__(self, "means", frozen(centres))
+        object.__setattr__(self, "covariances", tuple(checked))
+        object.__setattr__(self, "weights", frozen(_weights(weights, k)))
+        object.__setattr__(self, "_roots", tuple(roots))
 
     @property
     def K(self) -> int:

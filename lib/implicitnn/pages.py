@@ -25,9 +25,10 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from implicitnn import _project, _provenance, _rows, _tables, claims, figures, sweeps
+from implicitnn import _page_tables, _project, _provenance, _rows, claims, figures, sweeps
 from implicitnn._validate import integer, one_of
 from implicitnn.claims import Verdict
+from implicitnn.datasets import Dataset
 from implicitnn.figures import Band
 from implicitnn.studies import STUDIES
 
@@ -72,7 +73,9 @@ class Page:
         self.seed = integer(seed, "seed")
         self._build = _project.build() if build is None else Path(build)
         self._start = time.monotonic()
-        self._seeds: list[int] = [self.seed]
+        # Seeds of the last study at each tier: the default of a figure's caption.
+        self._seeds: dict[str, list[int]] = {}
+        self._used: set[int] = {self.seed}
         self._seconds: dict[str, float] = {}
         self._data: dict[str, str] = {}
         self._figure_cells: set[int] = set()
@@ -89,17 +92,21 @@ class Page:
     def study(self, name: str) -> StudyRows:
         """Run a study at the page's tier and return its rows, with the stored ones of tier paper.
 
-        Rows that this build already holds are not computed again; stored ones of tier paper are
-        read, fresh or stale. The second table is empty when the study was never run.
+        Rows that this build already holds are not computed again. The stored rows are those of the
+        study's grid, fresh or stale; their table is empty when the study was never run.
         """
         study = STUDIES[name]
-        path = None if self.tier == "paper" else self._build / "quick" / f"{name}-{self.seed}.jsonl"
+        path = None if self.tier == "paper" else self._build / "quick" / f"{name}.jsonl"
         rows = sweeps.run_study(
             study, self.tier, workers=1, progress=False, seed=self.seed, path=path
         )
-        self._seeds = sorted({row.seed for row in rows})
-        self._seconds[name] = sum(row.seconds for row in rows)
         stored = sweeps.study_rows(study) if "paper" in study.grids else []
+        self._seeds = {
+            "paper": sorted({row.seed for row in stored}),
+            self.tier: sorted({row.seed for row in rows}),
+        }
+        self._used |= set(self._seeds[self.tier])
+        self._seconds[name] = sum(row.seconds for row in rows)
         return StudyRows(sweeps.frame(rows), sweeps.frame(stored))
 
     def figure(
@@ -126,7 +133,8 @@ class Page:
         band : Band, optional
             What the bands mean, from :func:`implicitnn.figures.band`.
         seeds : sequence of int, optional
-            Seeds behind the figure; default those of the last study, else the page's seed.
+            Seeds behind the figure; default those of the last study at the figure's tier, else the
+            page's seed.
         tier : str, optional
             Tier of the rows drawn where it is not the page's: stored ``"paper"`` rows.
         alt : str, optional
@@ -138,7 +146,7 @@ class Page:
         self._one_per_cell()
         shown = one_of(tier or self.tier, "tier", sweeps.TIERS)
         text = _one_line(alt or figures.describe(figure)).replace('"', "'")
-        used = self._seeds if seeds is None else list(seeds)
+        used = self._seeds.get(shown, [self.seed]) if seeds is None else list(seeds)
         full = _full_caption(caption, shown, used, band, self.name)
         drawing = figures.svg(figure)
         data: dict[str, str] = {"image/svg+xml": drawing}
@@ -174,22 +182,28 @@ class Page:
 
         glue(key, self.evidence["values"][key], display=False)
 
-    def data(self, name: str, sha256: str) -> None:
-        """Name a data set that the page reads, with the hash of its file, for the provenance."""
-        self._data[name] = sha256
+    def data(self, dataset: Dataset) -> Dataset:
+        """Note a data set that the page reads, with its hash, and return it."""
+        origin = dataset.provenance
+        name = f"{origin.name} {origin.split}, {len(dataset.X)} images ({origin.place})"
+        self._data[name] = origin.data_sha256
         self._save()
+        return dataset
 
     def verdicts(self, *ids: str) -> dict[str, Verdict]:
         """Show the table of verdicts on the claims ``ids`` and return them."""
         found = self._judge(ids)
-        _show(_tables.verdicts(list(found.values())).bundle(), {"kind": "verdicts", "claims": ids})
+        _show(
+            _page_tables.verdicts(list(found.values())).bundle(),
+            {"kind": "verdicts", "claims": ids},
+        )
         return found
 
     def badge(self, *ids: str) -> None:
         """Show one badge per claim: its id and its verdict."""
         found = self._judge(ids)
         html = " ".join(
-            _tables.badge_html(v.status, f"{name}: {v.status}") for name, v in found.items()
+            _page_tables.badge_html(v.status, f"{name}: {v.status}") for name, v in found.items()
         )
         text = ", ".join(f"{name}: {v.status}" for name, v in found.items())
         bundle = {"text/html": f"<p>{html}</p>", "text/markdown": text, "text/plain": text}
@@ -198,7 +212,7 @@ class Page:
     def ledger(self) -> dict[str, Verdict]:
         """Show the verdict on every claim of the ledger and return them."""
         found = self._judge([claim.id for claim in claims.load()])
-        _show(_tables.ledger(list(found.values())).bundle(), {"kind": "ledger"})
+        _show(_page_tables.ledger(list(found.values())).bundle(), {"kind": "ledger"})
         return found
 
     def provenance(self) -> None:
@@ -208,7 +222,7 @@ class Page:
         studies = ", ".join(f"{k} ({v:.1f} s)" for k, v in self._seconds.items())
         items = [
             ("Tier", self.tier),
-            ("Seeds", _spans(self._seeds)),
+            ("Seeds", _spans(sorted(self._used))),
             ("Studies run for this page", studies or "none"),
             ("Time of this page", f"{time.monotonic() - self._start:.1f} s"),
             ("Machine", f"{place['cpu']}, {place['cores']} cores, {place['system']}"),
@@ -218,7 +232,7 @@ class Page:
                         f"--seed {self.seed}"),
         ]  # fmt: skip
         self._save()
-        table = _tables.pairs("provenance", "Provenance of this page", items)
+        table = _page_tables.pairs("provenance", "Provenance of this page", items)
         _show(table.bundle(), {"kind": "provenance"})
 
     def _judge(self, ids: Sequence[str]) -> dict[str, Verdict]:
@@ -233,7 +247,7 @@ class Page:
                 "expected": verdict.claim.expected,
                 "lines": [
                     {"part": line.part, "group": line.group, "outcome": line.passed,
-                     "measured": _tables.measured(line)}
+                     "measured": _page_tables.measured(line)}
                     for line in verdict.lines
                 ],
             }  # fmt: skip
@@ -267,7 +281,8 @@ class Page:
 
 def _show(bundle: dict[str, str], meta: dict[str, Any]) -> None:
     if get_ipython() is not None:
-        display(bundle, raw=True, metadata={"implicitnn": meta})
+        show: Any = display
+        show(bundle, raw=True, metadata={"implicitnn": meta})
 
 
 def _slug(text: str, name: str) -> str:

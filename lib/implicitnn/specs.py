@@ -135,7 +135,7 @@ class DEQ:
         self._require_well_posed()
 
     def at(self, tau0: float) -> DEQ:
-        """The same network centred for data of another scale."""
+        """Return the same network centred for data of another scale."""
         return DEQ(
             self.activation,
             self.sigma_a2,
@@ -194,7 +194,7 @@ class DEQ:
         return ""
 
     def _with(self, sigma_a2: float) -> DEQ:
-        """The same network with another sigma_a2, not checked."""
+        """Return the same network with another sigma_a2, not checked."""
         other = object.__new__(DEQ)
         for name in ("activation", "tau0", "sigma_c2", "centred", "_default_b"):
             object.__setattr__(other, name, getattr(self, name))
@@ -204,7 +204,7 @@ class DEQ:
 
     def _limit(self) -> str:
         low, high = 0.0, self.sigma_a2
-        while high - low > 1e-8 * high:
+        while high - low > 2e-7 * high:
             middle = 0.5 * (low + high)
             low, high = (low, middle) if self._with(middle)._problem() else (middle, high)
         convention = "1 - sigma_a2" if self._default_b else f"{self.sigma_b2:g}"
@@ -213,7 +213,7 @@ class DEQ:
         return f"the largest sigma_a2 that works is {largest:.6g} (with sigma_b2 = {convention})"
 
     def __repr__(self) -> str:
-        """The call that makes it; a default sigma_b2 is left out."""
+        """Return the call that makes it; a default sigma_b2 is left out."""
         parts = [self.activation.name, f"sigma_a2={self.sigma_a2!r}"]
         if not self._default_b:
             parts.append(f"sigma_b2={self.sigma_b2!r}")
@@ -278,7 +278,7 @@ class ENN:
                 raise ValueError(f"layer {number} ({self.layers[number - 1].name}) has no output")
 
     def at(self, tau0: float) -> ENN:
-        """The same network centred for data of another scale."""
+        """Return the same network centred for data of another scale."""
         return ENN(self.layers, tau0, centred=self.centred)
 
     @cached_property
@@ -306,7 +306,7 @@ class ENN:
         return tuple(phi.offset for phi in self.phis)
 
     def __repr__(self) -> str:
-        """The call that makes it."""
+        """Return the call that makes it."""
         names = ", ".join(layer.name for layer in self.layers)
         flag = "" if self.centred else ", centred=False"
         return f"ENN(({names},), tau0={self.tau0!r}{flag})"

@@ -81,7 +81,7 @@ def loglog_slope(
         own = groups == seed
         if np.unique(xs[own]).size < 2 or np.unique(xs[own]).size < own.sum():
             raise ValueError(
-                f"seed {seed} needs two or more different x, each once; got {sorted(xs[own])}"
+                f"seed {seed:g} needs two or more different x, each once; got {sorted(xs[own])}"
             )
         u = np.log(xs[own])
         u -= u.mean()
@@ -165,7 +165,7 @@ def group_ratio(
     for seed in np.unique(ids):
         absent = set(kinds.tolist()) - set(labels[ids == seed].tolist())
         if absent:
-            raise ValueError(f"seed {seed} lacks the groups {sorted(absent, key=str)}")
+            raise ValueError(f"seed {seed:g} lacks the groups {sorted(absent, key=str)}")
 
     def statistic(rows: NDArray[np.intp]) -> float:
         medians = [np.median(ys[rows][labels[rows] == kind]) for kind in kinds]

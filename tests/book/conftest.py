@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.book.site import HTML, ROOT
 
 sys.path.insert(0, str(ROOT / "book"))
-import browser as chromium  # noqa: E402
+import browser as chromium
 
 
 @pytest.fixture(scope="session")

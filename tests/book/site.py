@@ -42,7 +42,9 @@ def anchors(path: Path) -> frozenset[str]:
     """Every id and name a link can point at."""
     found = soup(path).find_all(True)
     ids = {tag["id"] for tag in found if tag.has_attr("id")}
-    return frozenset(ids | {tag["name"] for tag in found if tag.name == "a" and tag.has_attr("name")})
+    return frozenset(
+        ids | {tag["name"] for tag in found if tag.name == "a" and tag.has_attr("name")}
+    )
 
 
 def article(document: str) -> BeautifulSoup:
@@ -64,6 +66,10 @@ def broken(document: str, url: str) -> str | None:
     target = (here.parent / unquote(parts.path)).resolve() if parts.path else here
     if not target.is_file():
         return f"{document}: {url} does not exist"
-    if parts.fragment and target.suffix == ".html" and unquote(parts.fragment) not in anchors(target):
+    if (
+        parts.fragment
+        and target.suffix == ".html"
+        and unquote(parts.fragment) not in anchors(target)
+    ):
         return f"{document}: {url} has no such anchor"
     return None

@@ -10,7 +10,9 @@ from tests.book.site import HTML, file_of, toc_documents
 
 DOCUMENTS = toc_documents()
 # TeX that a reader must never see, outside code.
-RAW = re.compile(r"\$\$|\\\(|\\\[|\\(alpha|beta|tau|sigma|frac|sqrt|mathbb|operatorname|begin|left)\b")
+RAW = re.compile(
+    r"\$\$|\\\(|\\\[|\\(alpha|beta|tau|sigma|frac|sqrt|mathbb|operatorname|begin|left)\b"
+)
 VISIBLE = """
 () => {
   const copy = document.querySelector('article.bd-article').cloneNode(true);

@@ -29,12 +29,17 @@ def mixture(p: int) -> GaussianMixture:
 
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
-    """Return the errors of Theorems 1 and 2 for one activation and one pair (n, p)."""
+    """Return the errors of Theorems 1 and 2 for one activation and one pair (n, p).
+
+    ``ck_over_log`` and ``ntk_over_log`` are the absolute errors divided by sqrt(log n), the factor
+    by which the largest of n Gaussian fluctuations exceeds a typical one.
+    """
     n, p = integer(settings["n"], "n"), integer(settings["p"], "p")
     sample = mixture(p).sample(n, np.random.default_rng([seed, n, p]))
     spec = DEQ(activations.get(str(settings["activation"])), SIGMA_A2)
     errors = ck_and_ntk_errors(spec.at(sample.statistics.tau0), sample)
-    return errors | {"scaled_relative": errors["ck_relative"] * float(np.sqrt(p))}
+    log = float(np.sqrt(np.log(n)))
+    return errors | {f"{name}_over_log": errors[f"{name}_absolute"] / log for name in ("ck", "ntk")}
 
 
 def _cells(regime: str, sizes: list[tuple[int, int]]) -> list[dict[str, object]]:

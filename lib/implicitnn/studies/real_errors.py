@@ -40,7 +40,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
         side=int(str(settings["side"])),
     )
     spec = DEQ(activations.get(str(settings["activation"])), SIGMA_A2)
-    return errors(spec.at(sample.statistics.tau0), sample) | moments(sample)
+    result = {"p": float(sample.X.shape[1])} | moments(sample)
+    return result | errors(spec.at(sample.statistics.tau0), sample)
 
 
 def errors(spec: DEQ, sample: Sample) -> dict[str, float]:
@@ -90,13 +91,13 @@ def moments(sample: Sample) -> dict[str, float]:
     weights = statistics.weights
     means = (statistics.J / statistics.J.sum(axis=0)).T @ sample.X
     noise = sample.X - means[sample.labels]
-    products = (noise @ noise.T)[np.triu_indices(n, 1)]
+    squares = without_diagonal(noise @ noise.T) ** 2
     share = spectra.operator_norm(noise.T @ noise) / float((noise**2).sum())
     scale = float((noise**2).sum()) / (n - weights.size)
     return {
         "leading_share": share,
         "effective_dimension": scale**2 * p / float(weights @ statistics.T @ weights),
-        "product_kurtosis": float((products**4).mean() / (products**2).mean() ** 2),
+        "product_kurtosis": float(n * (n - 1) * np.vdot(squares, squares) / squares.sum() ** 2),
         "psi_deviation": float(statistics.psi.std()),
         "psi_largest": float(np.abs(statistics.psi).max()),
     }
@@ -115,7 +116,9 @@ def without_diagonal(matrix: FloatArray) -> FloatArray:
     return result
 
 
-def _cells(source: str, sizes: list[tuple[int, int]]) -> list[dict[str, object]]:
+def _cells(
+    source: str, sizes: list[tuple[int, int]], names: tuple[str, ...] = ("relu", "tanh")
+) -> list[dict[str, object]]:
     return [
         {
             "dataset": dataset,
@@ -126,7 +129,7 @@ def _cells(source: str, sizes: list[tuple[int, int]]) -> list[dict[str, object]]
             "source": source,
         }
         for dataset in ("mnist", "fashion_mnist")
-        for activation in ("relu", "tanh")
+        for activation in names
         for kind in _images.KINDS
         for n, side in sizes
     ]
@@ -143,7 +146,8 @@ STUDY = Study(
     row=row,
     grids={
         "quick": _cells("embedded", [(n, 28) for n in (64, 128, 256)]),
-        "paper": _cells("full", [(2**k, 28) for k in range(6, 13)] + FINER),
+        "paper": _cells("full", [(2**k, 28) for k in range(6, 12)] + FINER)
+        + _cells("full", [(4096, 28)], ("relu",)),
     },
     seeds={"quick": (1000, 1001), "paper": tuple(range(10))},
     claims=("AF2",),

@@ -1,0 +1,139 @@
+"""Parts of the build: what a notebook depends on, figures, warnings, two builds compared."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "book"))
+import browser  # noqa: E402
+import build_book  # noqa: E402
+import check_build  # noqa: E402
+import dependencies  # noqa: E402
+import install  # noqa: E402
+
+PACKAGE = ROOT / "lib" / "implicitnn"
+
+
+def write(folder: Path, code: str) -> Path:
+    path = folder / "page.md"
+    path.write_text(
+        "---\njupytext:\n  text_representation:\n    extension: .md\n    format_name: myst\n"
+        f"---\n\n# Page\n\n```{{code-cell}} ipython3\n{code}\n```\n"
+    )
+    return path
+
+
+def test_notebook_depends_on_the_modules_behind_those_it_imports(tmp_path):
+    found = dependencies.of_notebook(write(tmp_path, "from implicitnn import specs"))
+    assert {PACKAGE / "specs.py", PACKAGE / "gaussian.py", PACKAGE / "_validate.py"} <= found
+    assert PACKAGE / "doctor.py" not in found
+
+
+def test_notebook_depends_on_the_studies_it_names(tmp_path):
+    found = dependencies.of_notebook(write(tmp_path, 'rows = page.study("limits")'))
+    assert PACKAGE / "studies" / "limits.py" in found
+    assert PACKAGE / "studies" / "separation.py" not in found
+
+
+def test_notebook_depends_on_the_studies_of_the_claims_it_cites(tmp_path):
+    found = dependencies.of_notebook(write(tmp_path, 'page.verdicts("A12")'))
+    assert PACKAGE / "studies" / "limits.py" in found
+
+
+def test_notebook_with_data_depends_on_the_embedded_samples(tmp_path):
+    found = dependencies.of_notebook(write(tmp_path, "import implicitnn.datasets"))
+    assert ROOT / "data" / "embedded" / "mnist.npz" in found
+    without = dependencies.of_notebook(write(tmp_path, "%matplotlib inline\nimport numpy"))
+    assert without == {tmp_path / "page.md", ROOT / "requirements.lock"}
+
+
+@pytest.mark.parametrize(
+    ("code", "package", "names"),
+    [
+        ("import implicitnn.specs", "", ["implicitnn.specs"]),
+        ("from . import specs", "implicitnn", ["implicitnn", "implicitnn.specs"]),
+        ("from .a import b", "implicitnn.studies", ["implicitnn.studies.a"] * 1),
+    ],
+)
+def test_imports_are_read_from_code(code, package, names):
+    assert list(dependencies.imported(ast.parse(code), package))[: len(names)] == names
+
+
+def figure_output() -> dict:
+    meta = {
+        "kind": "figure",
+        "name": "fig-x",
+        "caption": "A line. Tier quick, seed 0. Source: notebooks/page.md.",
+        "alt": "A line that rises.",
+    }
+    data = {"image/svg+xml": "<svg/>", "text/plain": "A line"}
+    return new_output("display_data", data=data, metadata={"implicitnn": meta})
+
+
+def test_figure_gets_number_caption_link_and_alt_text():
+    notebook = new_notebook(cells=[new_code_cell("plot()", outputs=[figure_output()])])
+    figure = build_book.with_figures("page", notebook).cells[0].metadata["mystnb"]
+    assert figure["image"]["alt"] == "A line that rises."
+    assert figure["figure"]["name"] == "fig-x"
+    assert figure["figure"]["caption"] == (
+        "A line. Tier quick, seed 0. Source: {download}`notebooks/page.md <source/page.md>`."
+    )
+
+
+def test_injected_parameters_are_hidden():
+    cell = new_code_cell("seed = 0", metadata={"tags": ["injected-parameters"]})
+    notebook = build_book.with_figures("page", new_notebook(cells=[cell]))
+    assert "remove-cell" in notebook.cells[0].metadata["tags"]
+
+
+def test_text_on_standard_error_and_errors_are_complaints():
+    warning = new_output("stream", name="stderr", text="DeprecationWarning: old")
+    error = new_output("error", ename="ValueError", evalue="bad", traceback=[])
+    fine = new_output("stream", name="stdout", text="fine")
+    notebook = new_notebook(cells=[new_code_cell("x", outputs=[warning, error, fine])])
+    found = build_book.complaints("page", notebook)
+    assert len(found) == 2 and "old" in found[0] and "bad" in found[1]
+
+
+def test_traceback_of_a_failed_cell_is_shown(tmp_path):
+    error = new_output("error", ename="E", evalue="bad", traceback=["\x1b[31mline 3\x1b[0m"])
+    nbformat.write(new_notebook(cells=[new_code_cell("x", outputs=[error])]), tmp_path / "n.ipynb")
+    assert build_book.traceback_of(tmp_path / "n.ipynb") == "line 3"
+    assert build_book.traceback_of(tmp_path / "none.ipynb") == ""
+
+
+def test_differences_between_two_builds_are_named():
+    first = {"values": {"slope": -0.5, "n": 3}, "only": 1}
+    second = {"values": {"slope": -0.4, "n": 3}}
+    found = check_build.differences(first, second)
+    assert found == ["/only: in one build only", "/values/slope: -0.5 and -0.4"]
+    assert check_build.differences(first, first) == []
+
+
+def test_pages_executed_again_change_with_the_commit():
+    choices = {tuple(check_build.chosen(f"{number:040x}", 2)) for number in range(20)}
+    assert len(choices) > 1
+    assert all(len(set(choice)) == 2 for choice in choices)
+    assert not {name for choice in choices for name in choice} & set(build_book.LAST)
+
+
+def test_a_missing_browser_is_answered_with_the_install_command():
+    environment = {**os.environ, "CHROMIUM": "/nowhere/chromium"}
+    command = [sys.executable, str(ROOT / "book" / "browser.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "apt-get install chromium" in done.stderr
+    assert browser.NAMES[0] == "chromium"
+
+
+def test_another_python_is_refused_with_advice(monkeypatch, capsys):
+    monkeypatch.setattr(install.sys, "version_info", (3, 9, 1))
+    assert install.check() == 1
+    assert "Python 3.11 is needed" in capsys.readouterr().err

@@ -1,0 +1,283 @@
+"""Pages: what they show carries its metadata, what they leave behind does not vary."""
+
+import json
+import os
+import re
+
+import matplotlib.pyplot as plt
+import nbformat
+import numpy as np
+import papermill
+import pytest
+
+from implicitnn import _page_tables, figures, pages, sweeps
+from implicitnn.pages import Page
+from implicitnn.sweeps import Study
+
+LEDGER = """
+schema: 1
+claims:
+  - id: Z1
+    paper: A
+    place: Theorem <1>
+    statement: The value is 6 | or so.
+    kind: numeric
+    hypotheses: []
+    notebook: toy
+    expected: {verdict: partly reproduced, why: Half of it holds.}
+    parts:
+      - name: mean
+        study: toy
+        by: [n]
+        statistic: {name: mean, y: value}
+        rule: {value_at_most: 2}
+      - name: never run
+        study: absent
+        statistic: {name: maximum, y: value}
+        rule: {value_at_most: 2}
+        informative: true
+"""
+
+
+def row(settings, seed):
+    return {"value": float(settings["n"] * (seed + 1))}
+
+
+STUDY = Study(
+    "toy", row, {"quick": [{"n": 1}], "paper": [{"n": 1}, {"n": 2}]},
+    {"quick": [0, 1], "paper": [0, 1]}, claims=("Z1",),
+)  # fmt: skip
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/claims.yml").write_text(LEDGER)
+    monkeypatch.setenv("IMPLICITNN_ROOT", str(tmp_path))
+    monkeypatch.setenv("IMPLICITNN_BUILD", str(tmp_path / "out"))
+    monkeypatch.setattr(pages, "STUDIES", {"toy": STUDY})
+    monkeypatch.setattr("implicitnn.studies.STUDIES", {"toy": STUDY})
+    return Page("toy_page", "quick", 0)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Collect what a page shows."""
+    found = []
+    monkeypatch.setattr(pages, "_show", lambda bundle, meta: found.append((bundle, meta)))
+    return found
+
+
+def figure(points=3):
+    with figures.style():
+        drawing, ax = plt.subplots()
+        ax.plot(np.arange(points), np.sin(np.arange(points)), label="a", marker="o")
+        return drawing
+
+
+def evidence(tmp_path, name="toy_page"):
+    return json.loads((tmp_path / "out/evidence" / f"{name}.json").read_text())
+
+
+def test_a_figure_carries_name_caption_and_text(page, shown, tmp_path):
+    band = figures.Band(5, 0.1, 0.9)
+    page.figure(figure(), "fig-toy", "Error\nagainst $n$.", band=band, seeds=[0, 1, 2, 4])
+    ((bundle, meta),) = shown
+    assert bundle["image/svg+xml"].startswith("<?xml")
+    assert meta == {
+        "kind": "figure",
+        "name": "fig-toy",
+        "caption": "Error against $n$. Lines: median over 5 seeds; bands: 10 to 90 % of the seeds. "
+        "Tier quick, seeds 0-2, 4. Source: notebooks/toy_page.md.",
+        "alt": bundle["text/plain"],
+        "tier": "quick",
+        "source": "notebooks/toy_page.md",
+    }
+    assert meta["alt"].startswith("Plot: y against x. a: 0 at 0 to 0.9093 at 2")
+    assert evidence(tmp_path)["figures"]["fig-toy"]["mime"] == "image/svg+xml"
+    assert plt.get_fignums() == []
+    with pytest.raises(ValueError, match="already has a figure"):
+        page.figure(figure(), "fig-toy", "Again.")
+    with pytest.raises(ValueError, match="letters, digits"):
+        page.figure(figure(), "fig toy", "Again.")
+    with pytest.raises(ValueError, match="tier"):
+        page.figure(figure(), "fig-other", "Again.", tier="huge")
+    plt.close("all")
+
+
+def test_a_large_drawing_becomes_a_picture(page, shown, tmp_path):
+    page.figure(figure(20000), "fig-large", "Many points.")
+    ((bundle, _),) = shown
+    assert set(bundle) == {"image/png", "text/plain"}
+    assert evidence(tmp_path)["figures"]["fig-large"]["bytes"] < 300_000
+
+
+def test_a_study_gives_its_rows_and_the_stored_ones(page, shown, tmp_path):
+    first = page.study("toy")
+    assert list(first.now["value"]) == [1.0, 2.0]
+    assert first.paper.empty
+    stored = sweeps.run_study(STUDY, "paper", workers=1, progress=False)
+    assert len(page.study("toy").paper) == len(stored) == 4
+    assert (tmp_path / "out/quick/toy.jsonl").is_file()
+    shifted = Page("other", "quick", 7).study("toy")
+    assert list(shifted.now["seed"]) == [7, 8]
+    page.figure(figure(), "fig-now", "Now.")
+    page.figure(figure(), "fig-stored", "Stored.", tier="paper")
+    assert "Tier quick, seeds 0-1." in shown[0][1]["caption"]
+    assert "Tier paper, seeds 0-1." in shown[1][1]["caption"]
+    assert Page("paper_page", "paper").study("toy").now.equals(page.study("toy").paper)
+
+
+def test_verdicts_say_statistic_rule_rows_and_verdict(page, shown, tmp_path):
+    sweeps.run_study(STUDY, "paper", workers=1, progress=False)
+    found = page.verdicts("Z1")
+    assert found["Z1"].status == "partly reproduced"
+    ((bundle, meta),) = shown
+    html = bundle["text/html"]
+    assert meta == {"kind": "verdicts", "claims": ("Z1",)}
+    for text in (
+        "Theorem &lt;1&gt;", "mean of value (95 % t interval over seeds)", "value at most 2",
+        "n = 1", "1.5 [", "holds", "fails", "no evidence", "never run (shown, not counted)",
+        "paper tier, n = 2, 2 seeds, up to date", "1 of 2 lines hold",
+        '<span class="inn-badge inn-partly-reproduced">partly reproduced</span>',
+    ):  # fmt: skip
+        assert text in html, text
+    assert "<script" not in html
+    assert "http" not in html
+    assert bundle["text/markdown"].count("\n") == 1 + 4
+    assert evidence(tmp_path)["claims"]["Z1"]["status"] == "partly reproduced"
+    page.badge("Z1")
+    assert "Z1: partly reproduced" in shown[1][0]["text/html"]
+    page.ledger()
+    assert "The value is 6 \\| or so." in shown[2][0]["text/markdown"]
+    with pytest.raises(ValueError, match=r"no claims \['Q'\]; it has Z1"):
+        page.verdicts("Q")
+
+
+def test_stale_rows_are_shown_as_stale(page, shown, tmp_path):
+    sweeps.run_study(STUDY, "paper", workers=1, progress=False)
+    path = tmp_path / "data/results/toy.jsonl"
+    path.write_text(re.sub(r'"code": "\w+"', '"code": "old"', path.read_text()))
+    assert page.verdicts("Z1")["Z1"].status == "stale"
+    assert "2 seeds, stale" in shown[0][0]["text/html"]
+
+
+def test_without_stored_rows_nothing_is_attempted(page, shown):
+    assert page.verdicts("Z1")["Z1"].status == "not attempted"
+    assert "0 of 4 cells are stored" in shown[0][0]["text/html"]
+
+
+def test_records_are_plain_and_used_once(page, tmp_path):
+    page.record("gap", np.float64(0.25))
+    page.record("name", "relu")
+    assert evidence(tmp_path)["values"] == {"gap": 0.25, "name": "relu"}
+    for key, value, words in (
+        ("gap", 1, "already recorded"), ("nan", float("nan"), "nan"), ("a b", 1, "letters"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            page.record(key, value)
+
+
+def test_provenance_names_everything(page, shown):
+    page.study("toy")
+    page.provenance()
+    text = shown[0][0]["text/plain"]
+    for item in (
+        "Tier; quick", "Seeds; 0-1", "toy (", f"numpy {np.__version__}", "cores",
+        "python -m implicitnn notebook toy_page --tier quick --seed 0",
+    ):  # fmt: skip
+        assert item in text, item
+
+
+def test_data_are_named_with_their_hash(page, shown, tmp_path):
+    class Origin:
+        name, split, place, data_sha256 = "mnist", "test", "embedded", "ab" * 32
+
+    class Images:
+        X, provenance = np.zeros((5, 2)), Origin
+
+    assert page.data(Images) is Images
+    page.provenance()
+    assert "mnist test, 5 images (embedded) (sha256 abababababab)" in shown[0][0]["text/plain"]
+    assert evidence(tmp_path)["data"] == {"mnist test, 5 images (embedded)": "ab" * 32}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [(("a/b",), ValueError), (("p", "huge"), ValueError), (("p", "quick", -1), ValueError),
+     (("p", "quick", None), TypeError)],
+)  # fmt: skip
+def test_bad_pages_are_refused(tmp_path, arguments, error):
+    with pytest.raises(error):
+        Page(*arguments, build=tmp_path)
+
+
+def test_a_badge_has_a_known_status():
+    with pytest.raises(ValueError, match="status"):
+        _page_tables.badge_html("fine", "fine")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "text"), [([0, 1, 2], "0-2"), ([5], "5"), ([3, 0, 1], "0-1, 3"), ([], "none")]
+)
+def test_seeds_are_written_as_runs(seeds, text):
+    assert pages._spans(seeds) == text
+
+
+CELLS = [
+    "from implicitnn import figures\nfrom implicitnn.pages import Page\n"
+    "import matplotlib.pyplot as plt\nimport numpy as np\n"
+    "page = Page('executed', tier, seed)",
+    "y = np.random.default_rng(seed).normal(size=50)\n"
+    "with figures.style():\n    fig, ax = plt.subplots()\n    ax.plot(y, label='noise')\n"
+    "page.figure(fig, 'fig-noise', 'Noise.')",
+    "page.glue('mean_noise', y.mean())",
+    "fig = plt.figure()\npage.figure(fig, 'fig-a', 'A.')\n"
+    "try:\n    page.figure(fig, 'fig-b', 'B.')\n"
+    "except RuntimeError as error:\n    print(error)",
+    "page.provenance()",
+]
+
+
+def execute(folder, build, monkeypatch):
+    monkeypatch.setenv("IMPLICITNN_BUILD", str(build))
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("tier = 'quick'\nseed = 0",
+                                         metadata={"tags": ["parameters"]})]
+        + [nbformat.v4.new_code_cell(text) for text in CELLS],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3",
+                                 "language": "python"}},
+    )  # fmt: skip
+    source, target = folder / "in.ipynb", build / "out.ipynb"
+    build.mkdir()
+    nbformat.write(notebook, source)
+    papermill.execute_notebook(source, target, {"seed": 3}, progress_bar=False)
+    left = json.loads((build / "evidence/executed.json").read_text())
+    return nbformat.read(target, 4), left
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_an_executed_page_carries_its_metadata_and_repeats_exactly(tmp_path, monkeypatch):
+    first, left = execute(tmp_path, tmp_path / "one", monkeypatch)
+    second, again = execute(tmp_path, tmp_path / "two", monkeypatch)
+    kinds = [
+        (output.get("metadata", {}).get("implicitnn", {}).get("kind"), output.output_type)
+        for cell in first.cells
+        for output in cell.get("outputs", [])
+    ]
+    assert kinds == [
+        ("figure", "display_data"),
+        (None, "display_data"),
+        ("figure", "display_data"),
+        (None, "stream"),
+        ("provenance", "display_data"),
+    ]
+    outputs = [cell.outputs for cell in first.cells if cell.get("outputs")]
+    assert outputs[1][0].metadata.scrapbook.name == "mean_noise"
+    assert "a cell shows one figure" in outputs[2][1].text
+    assert left.pop("volatile") != again.pop("volatile")
+    assert left == again
+    assert left["seed"] == 3
+    drawings = [nb.cells[3].outputs[0].data["image/svg+xml"] for nb in (first, second)]
+    assert drawings[0] == drawings[1]
+    assert os.listdir(tmp_path / "one/evidence") == ["executed.json"]
