@@ -7,7 +7,7 @@ MINUTES ?= 20
 
 VENV := .venv
 BIN := $(VENV)/bin
-DOIT := $(BIN)/doit -f dodo.py
+DOIT := $(BIN)/doit --file dodo.py
 
 export CHROMIUM
 
@@ -44,22 +44,23 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	touch $@
 
 book: setup
-	$(DOIT) -n 2 --parallel-type thread html
+	$(DOIT) run --continue -n 2 --parallel-type thread html
 	$(BIN)/python book/build_book.py report
 
 test: browser setup
-	$(DOIT) -n 2 --parallel-type thread html
-	$(DOIT) lint types unit pages
+	$(DOIT) run --continue lint types unit
+	$(DOIT) run --continue -n 2 --parallel-type thread html
+	$(DOIT) run pages
 
 # Before anything long: the page tests at the end need it.
 browser:
 	$(PYTHON) book/browser.py
 
 test-lib: setup
-	$(DOIT) lint types unit
+	$(DOIT) run --continue lint types unit
 
 lint types: setup
-	$(DOIT) $@
+	$(DOIT) run $@
 
 serve: setup
 	$(BIN)/python book/build_book.py report

@@ -143,8 +143,8 @@ def task_unit():
         "LICENSE*",
         ".ci/run",
     )
-    arguments = ("pytest", "-q", "-n", "2", "--ignore=tests/book", "README.md", "tests", "lib")
-    return check("unit", inputs, arguments)
+    arguments = ("pytest", "-q", "-n", "2", "--doctest-glob=README.md", "--ignore=tests/book")
+    return check("unit", inputs, (*arguments, "README.md", "tests", "lib"))
 
 
 def task_pages():

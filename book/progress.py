@@ -37,6 +37,7 @@ class Progress:
         self.done = 0
         self.skipped = 0
         if self.total:
+            self.say(f"Executing notebooks at tier quick ({self.total}; unchanged ones are kept)")
             style = "{desc} {bar:24} {n_fmt}/{total_fmt} [{elapsed}]"
             self.bar = tqdm(
                 total=self.total, desc="Notebooks", bar_format=style, disable=None, file=sys.stdout

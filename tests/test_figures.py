@@ -81,6 +81,29 @@ def test_bad_bands_are_refused(ax):
         figures.band(ax, rows(), "n", "e", label="a", look=look, quantiles=(0.6, 0.9))
 
 
+def test_a_curve_draws_stored_rows_and_this_build_apart(ax):
+    stored, now = rows(seeds=9), rows(seeds=2)
+    look = figures.look("relu")
+    assert figures.curve(ax, stored, now, "n", "e", label="a", look=look).seeds == 9
+    line, marks = ax.get_lines()
+    assert marks.get_linestyle() == "None"
+    assert marks.get_markerfacecolor() == "none"
+    np.testing.assert_allclose(line.get_ydata()[0], 0.5)
+    np.testing.assert_allclose(marks.get_ydata()[0], 0.15)
+    assert "a, this build: 0.15 at 100 to 0.0375 at 1600." in figures.describe(ax.figure)
+    assert len(ax.get_legend_handles_labels()[1]) == 1
+    alone = figures.curve(ax, stored.iloc[:0], now, "n", "e", label="b", look=look)
+    assert alone.seeds == 2
+
+
+def test_logarithmic_sizes_are_ticks(ax):
+    figures.log_sizes(ax, [400, 100, 200, 200])
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["100", "200", "400"]
+    figures.log_sizes(ax, 2 ** np.arange(7))
+    assert list(ax.get_xticks()) == [1, 4, 16, 64]
+
+
 def test_histograms(ax):
     figures.histogram(ax, [0, 1, 3], [0.5, 0.25], label="bulk")
     assert "bulk: 2 bins from 0 to 3, peak 0.5 between 0 and 1." in figures.describe(ax.figure)
@@ -101,6 +124,16 @@ def test_direct_labels_do_not_overlap(ax):
     assert all(low.y1 <= high.y0 + 0.5 for low, high in itertools.pairwise(boxes))
     right = ax.transData.transform((1, 0))[0]
     assert all(box.x0 > right for box in boxes)
+
+
+def test_labels_can_be_read_on_white(ax):
+    for i, series in enumerate(figures.looks(8)):
+        ax.plot([0, 1], [0, i], label=str(i), **series.line())
+    figures.direct_labels(ax)
+    for text in ax.texts:
+        rgb = np.array(to_rgb(text.get_color()))
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) >= 4.5
 
 
 def test_labels_far_apart_stay_at_their_lines(ax):
@@ -130,7 +163,7 @@ def test_a_figure_has_the_same_bytes_every_time():
 
 def test_the_text_says_axes_series_ends_and_slope():
     assert draw()[2] == (
-        "Plot, Error: error ‖G - G‖ (log scale) against n (log scale). "
+        "Plot, Error: error ‖G - bar G‖ (log scale) against n (log scale). "
         "ReLU: 0.3 at 100 to 0.075 at 1600, log-log slope -0.5."
     )
 

@@ -17,14 +17,46 @@ from implicitnn._validate import FloatArray
 from implicitnn._words import number
 
 _TEX = {
-    r"\lVert": "‖", r"\rVert": "‖", r"\Vert": "‖", r"\|": "‖", r"\bar": "", r"\overline": "",
-    r"\mathrm": "", r"\mathbf": "", r"\mathcal": "", r"\hat": "", r"\tilde": "", r"\left": "",
-    r"\right": "", r"\,": " ", r"\;": " ", r"\ ": " ", r"\cdot": "·", r"\times": "×",
-    r"\infty": "∞", r"\rightarrow": "→", r"\to": "→", r"\leq": "≤", r"\geq": "≥", r"\ast": "*",
-    r"\sqrt": "sqrt ", r"\log": "log", r"\alpha": "alpha", r"\beta": "beta", r"\gamma": "gamma",
-    r"\sigma": "sigma", r"\tau": "tau", r"\lambda": "lambda", r"\mu": "mu", r"\rho": "rho",
-    r"\kappa": "kappa", r"\psi": "psi", r"\phi": "phi", r"\xi": "xi", r"\Sigma": "Sigma",
-}  # fmt: skip
+    r"\lVert": "‖",
+    r"\rVert": "‖",
+    r"\Vert": "‖",
+    r"\|": "‖",
+    r"\bar": "bar ",
+    r"\overline": "bar ",
+    r"\mathrm": "",
+    r"\mathbf": "",
+    r"\mathcal": "",
+    r"\hat": "hat ",
+    r"\tilde": "tilde ",
+    r"\left": "",
+    r"\right": "",
+    r"\,": " ",
+    r"\;": " ",
+    r"\ ": " ",
+    r"\cdot": "·",
+    r"\times": "×",
+    r"\infty": "∞",
+    r"\rightarrow": "→",
+    r"\to": "→",
+    r"\leq": "≤",
+    r"\geq": "≥",
+    r"\ast": "*",
+    r"\sqrt": "sqrt ",
+    r"\log": "log",
+    r"\alpha": "alpha",
+    r"\beta": "beta",
+    r"\gamma": "gamma",
+    r"\sigma": "sigma",
+    r"\tau": "tau",
+    r"\lambda": "lambda",
+    r"\mu": "mu",
+    r"\rho": "rho",
+    r"\kappa": "kappa",
+    r"\psi": "psi",
+    r"\phi": "phi",
+    r"\xi": "xi",
+    r"\Sigma": "Sigma",
+}
 
 
 def spoken(text: str) -> str:
@@ -86,7 +118,9 @@ def _axis(label: str, scale: str, default: str) -> str:
 
 def _name(artist: Any, default: str) -> str:
     label = str(artist.get_label())
-    return default if label.startswith("_") or not label else spoken(label)
+    if not label or re.fullmatch(r"_(child|container)\d+", label):
+        return default
+    return spoken(label.removeprefix("_"))
 
 
 def _line(line: Line2D, loglog: bool) -> str:

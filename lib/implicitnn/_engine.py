@@ -104,9 +104,9 @@ def patch(job: Job, cover: Coverage, panel: Panel) -> Callable[[], None] | None:
 
 
 def solve_listed(
-    job: Job, index: NDArray[np.int64], inner: FloatArray
+    job: Job, index: NDArray[np.int64], inner: FloatArray, patient: bool = True
 ) -> tuple[FloatArray, FloatArray]:
-    """CK and NTK of listed pairs by the exact route."""
+    """CK and NTK of listed pairs by the exact route; unless patient, NaN where it is slow."""
     left, right = job.left, job.right
     q1, q2 = left.q[index[0]], right.q[index[1]]
     ones1, ones2 = np.ones(left.q.size), np.ones(right.q.size)
@@ -118,11 +118,14 @@ def solve_listed(
     every, back = np.unique(np.concatenate([q1, q2]), return_inverse=True)
     diagonal = _diagonal.solve(job.spec, every)
     one, two = diagonal.take(back[: q1.size]), diagonal.take(back[q1.size :])
-    result = _exact.solve(job.spec, one, two, inner, distance2, job.params, 0.05 * job.tol)
-    job.slow += result.slow
+    result = _exact.solve(job.spec, one, two, inner, distance2, job.params, 0.05 * job.tol, patient)
+    job.slow += int(result.slow.sum()) if patient else 0
     same = (distance2 == 0.0) & (q1 == q2)
     ck = np.where(same, one.ck, result.ck)
-    return ck, np.where(same, one.ntk(job.params), result.ntk)
+    ntk = np.where(same, one.ntk(job.params), result.ntk)
+    if not patient:
+        ck[result.slow], ntk[result.slow] = np.nan, np.nan
+    return ck, ntk
 
 
 def exact(job: Job) -> None:

@@ -31,9 +31,9 @@ TINY = 1e-11
 
 
 class Moments(Protocol):
-    """Gamma(M) and E phi' phi' for fixed pairs of variances; ``slow`` counts quadratures."""
+    """Gamma(M) and E phi' phi' for fixed pairs of variances; ``slow`` marks pairs that need quadrature."""
 
-    slow: int
+    slow: NDArray[np.bool_]
 
     def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]: ...
 
@@ -65,7 +65,7 @@ class _Homogeneous:
     """Closed form of degree-one arc-cosine type."""
 
     def __init__(self, pairs: _Pairs, shape: Shape) -> None:
-        self.pairs, self.shape, self.slow = pairs, shape, 0
+        self.pairs, self.shape, self.slow = pairs, shape, np.zeros(pairs.v1.size, dtype=bool)
 
     def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
         p, shape = self.pairs, self.shape
@@ -77,7 +77,7 @@ class _PiecewiseLinear:
     """Bivariate normal probabilities; the leading order in M where they would cancel."""
 
     def __init__(self, pairs: _Pairs, corners: FloatArray) -> None:
-        self.pairs, self.corners, self.slow = pairs, corners, 0
+        self.pairs, self.corners, self.slow = pairs, corners, np.zeros(pairs.v1.size, dtype=bool)
 
     def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
         p = self.pairs
@@ -90,7 +90,8 @@ class _Series:
     """Mehler series; pairs whose tail is too large are integrated one by one."""
 
     def __init__(self, pairs: _Pairs, tol: float, patient: bool) -> None:
-        self.pairs, self.tol, self.patient, self.slow = pairs, tol, patient, 0
+        self.pairs, self.tol, self.patient = pairs, tol, patient
+        self.slow = np.zeros(pairs.v1.size, dtype=bool)
         table = pairs.layer.hermite(pairs.every, TERMS)
         k = np.arange(TERMS)
         energy, _, slope = pairs.layer.moments(pairs.every)
@@ -101,19 +102,25 @@ class _Series:
         m = pairs.v1.size
         one, two = pairs.back[:m], pairs.back[m:]
         self.left, self.right = table[one], table[two]
+        missing = np.where(rest > 1e-13, rest * energy, 0.0)
+        self.missing = 0.5 * (missing[one] + missing[two])
         self.tail = np.maximum(tail[one] * tail[two], tail_slope[one] * tail_slope[two])
+        beyond = tail**2 * energy
+        self.beyond = 0.5 * (beyond[one] + beyond[two])
 
     def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
         p = self.pairs
         gap = p.gap(half)
         drop, product = mehler_gap(self.left, self.right, gap)
-        gamma, product = drop, product / p.size
-        unsafe = np.abs(1.0 - gap) ** TERMS * self.tail > self.tol
+        last = np.abs(1.0 - gap) ** TERMS
+        # the energy beyond the last term belongs to Gamma, but for the share its covariance takes
+        gamma, product = drop + self.beyond * (1.0 - last), product / p.size
+        unsafe = last * self.tail > self.tol
         gamma, product = _with_leading_order(p, half, gamma, product)
         unsafe &= half > TINY * p.size
         for m in np.nonzero(unsafe & self.patient)[0]:
             gamma[m], product[m] = self._integrate(int(m), float(gap[m]))
-        self.slow = max(self.slow, int(unsafe.sum()))
+        self.slow |= unsafe
         return gamma, product
 
     def _integrate(self, m: int, gap: float) -> tuple[float, float]:
@@ -187,12 +194,12 @@ def moments(layer: Layer, v1: FloatArray, v2: FloatArray, tol: float, patient: b
 
 @dataclass(frozen=True)
 class PairKernels:
-    """CK, E phi' phi' of the last layer, NTK and how many pairs needed quadrature."""
+    """CK, E phi' phi' of the last layer, NTK, and which pairs needed quadrature."""
 
     ck: FloatArray
     dot: FloatArray
     ntk: FloatArray
-    slow: int
+    slow: NDArray[np.bool_]
 
 
 def solve(
@@ -205,7 +212,7 @@ def solve(
     """
     if isinstance(spec, DEQ):
         return _implicit(spec, left, right, gram, distance2, params, tol, patient)
-    half, kernel, slow = 0.5 * distance2, gram, 0
+    half, kernel, slow = 0.5 * distance2, gram, np.zeros(gram.size, dtype=bool)
     dot = np.ones_like(half)
     for number, layer in enumerate(_diagonal.layers(spec)):
         evaluate = moments(layer, left.variances[number], right.variances[number], tol, patient)
@@ -213,7 +220,7 @@ def solve(
         half, dot = evaluate(half)
         covariance = 0.5 * (pairs.energy1 + pairs.energy2) - half
         kernel = covariance + kernel * dot
-        slow = max(slow, evaluate.slow)
+        slow = slow | evaluate.slow
     return PairKernels(covariance, dot, kernel, slow)
 
 

@@ -153,14 +153,21 @@ def latest(rows: Iterable[Row]) -> dict[str, Row]:
     return {row.key: row for row in rows}
 
 
+def _sound_end(file: int) -> int:
+    """Return the length of an open file without a torn last line."""
+    end = os.fstat(file).st_size
+    if end == 0 or os.pread(file, 1, end - 1) == b"\n":
+        return end
+    return len(_complete_lines(os.pread(file, end, 0)))
+
+
 def append(path: Path, row: Row) -> None:
     """Add a row: under the lock, in one write, on the disk before this returns."""
     data = (row.line() + "\n").encode("utf-8")
     with lock(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            with os.fdopen(os.dup(file), "rb") as handle:
-                end = len(_complete_lines(handle.read()))
+            end = _sound_end(file)
             os.ftruncate(file, end)
             os.lseek(file, end, os.SEEK_SET)
             written = os.write(file, data)

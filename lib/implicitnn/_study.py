@@ -36,7 +36,7 @@ class Study:
     unchecked : tuple of str
         Columns not compared when a cell is recomputed (measured times).
     cost : callable, optional
-        Rough seconds of one cell from its settings; only its proportions matter once rows exist.
+        Relative cost of one cell from its settings, in any unit: stored rows set the scale.
 
     Examples
     --------
@@ -182,10 +182,10 @@ def _predict(study: Study, rows: list[Row], cells: list[Cell]) -> float | None:
     by_settings: dict[str, list[float]] = {}
     for row in rows:
         by_settings.setdefault(_rows.cell_key("", row.settings, 0), []).append(row.seconds)
-    if study.cost is None and not rows:
+    if not rows:
         return None
-    scale = 1.0
-    if rows and study.cost is not None:
+    scale = 0.0
+    if study.cost is not None:
         scale = sum(r.seconds for r in rows) / sum(study.cost(r.settings) for r in rows)
     total = 0.0
     for cell in cells:

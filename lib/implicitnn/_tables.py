@@ -107,9 +107,10 @@ def _solve_listed(
     index = np.repeat(np.arange(pairs), columns)
     q = (left.norms + right.norms)[index] - 2.0 * gram.ravel()
     result = _exact.solve(
-        spec, left.take(index), right.take(index), gram.ravel(), np.maximum(q, 0.0), params, tol
-    , patient=False)
-    if result.slow:
+        spec, left.take(index), right.take(index), gram.ravel(), np.maximum(q, 0.0), params, tol,
+        patient=False,
+    )
+    if result.slow.any():
         raise _TooRough
     return result.ck.reshape(gram.shape), result.ntk.reshape(gram.shape)
 

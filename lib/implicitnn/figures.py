@@ -16,15 +16,29 @@ import numpy as np
 import pandas as pd
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
 from implicitnn._describe import describe
-from implicitnn._validate import real_array
+from implicitnn._validate import FloatArray, real_array
 
-__all__ = ["Band", "Look", "band", "curve", "describe", "direct_labels", "histogram", "look", "looks",
-           "png", "style", "svg"]  # fmt: skip
+__all__ = [
+    "Band",
+    "Look",
+    "band",
+    "curve",
+    "describe",
+    "direct_labels",
+    "histogram",
+    "log_sizes",
+    "look",
+    "looks",
+    "png",
+    "style",
+    "svg",
+]
 
 
 @dataclass(frozen=True)
@@ -214,9 +228,30 @@ def curve(
         return band(ax, now, x, y, label=label, look=look)
     shown = band(ax, stored, x, y, label=label, look=look)
     middle = now.groupby(x, sort=True)[y].median()
-    marks = {"color": look.color, "marker": look.marker, "markerfacecolor": "none"}
-    ax.plot(middle.index, middle.to_numpy(), linestyle="none", markersize=9, **marks)
+    ax.plot(
+        middle.index,
+        middle.to_numpy(),
+        color=look.color,
+        linestyle="none",
+        marker=look.marker,
+        markerfacecolor="none",
+        markersize=9,
+        # Hidden from legends by the underscore, told in the alternative text.
+        label=f"_{label}, this build",
+    )
     return shown
+
+
+def log_sizes(ax: Axes, sizes: ArrayLike) -> None:
+    """Make both axes logarithmic, with a tick at each size on the horizontal one.
+
+    With more than six sizes every other one is labelled, the largest always.
+    """
+    values = np.unique(real_array(sizes, "sizes", 1))
+    kept = values if values.size <= 6 else values[::-2][::-1]
+    ax.set(xscale="log", yscale="log")
+    ax.set_xticks(kept, [f"{value:g}" for value in kept])
+    ax.set_xticks([], minor=True)
 
 
 def histogram(
@@ -266,11 +301,25 @@ def direct_labels(ax: Axes, *, gap: float = 3.0) -> None:
             xy=(last[0], last[1]),
             xytext=((right - start[0]) / pixels + 8, (height - start[1]) / pixels),
             textcoords="offset points",
-            color=line.get_color(),
+            color=_ink(str(line.get_color())),
             fontsize=size,
             va="center",
             annotation_clip=False,
         )
+
+
+def _ink(color: str) -> tuple[float, float, float]:
+    """Return the colour darkened until text in it stands out 4.5 to 1 against white (WCAG AA)."""
+    shade = np.array(to_rgb(color))
+    while _luminance(shade) > 1.05 / 4.5 - 0.05:
+        shade *= 0.97
+    return float(shade[0]), float(shade[1]), float(shade[2])
+
+
+def _luminance(rgb: FloatArray) -> float:
+    """Return the relative luminance of sRGB values in [0, 1], as WCAG defines it."""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 def _labelled(line: Line2D) -> bool:

@@ -15,7 +15,7 @@ Beside the errors each row holds what may explain them. With :math:`S = XX^T` an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -117,17 +117,14 @@ def without_diagonal(matrix: FloatArray) -> FloatArray:
 
 
 def _cells(
-    source: str, sizes: list[tuple[int, int]], names: tuple[str, ...] = ("relu", "tanh")
+    regime: str,
+    source: str,
+    sizes: Iterable[tuple[int, int]],
+    names: tuple[str, ...] = ("relu", "tanh"),
 ) -> list[dict[str, object]]:
+    shared = {"regime": regime, "source": source}
     return [
-        {
-            "dataset": dataset,
-            "kind": kind,
-            "activation": activation,
-            "n": n,
-            "side": side,
-            "source": source,
-        }
+        shared | {"dataset": dataset, "kind": kind, "activation": activation, "n": n, "side": side}
         for dataset in ("mnist", "fashion_mnist")
         for activation in names
         for kind in _images.KINDS
@@ -139,15 +136,17 @@ def _cost(settings: Mapping[str, object]) -> float:
     return 4e4 + float(str(settings["n"])) ** 2
 
 
-FINER = [(40, 7), (156, 14), (628, 28)]
+FINER = ((40, 7), (156, 14), (628, 28))
 
 STUDY = Study(
     name="real_errors",
     row=row,
     grids={
-        "quick": _cells("embedded", [(n, 28) for n in (64, 128, 256)]),
-        "paper": _cells("full", [(2**k, 28) for k in range(6, 12)] + FINER)
-        + _cells("full", [(4096, 28)], ("relu",)),
+        "quick": _cells("n grows", "embedded", ((64, 28), (256, 28)))
+        + _cells("finer images", "embedded", FINER),
+        "paper": _cells("n grows", "full", [(2**k, 28) for k in range(6, 12)])
+        + _cells("n grows", "full", ((4096, 28),), ("relu",))
+        + _cells("finer images", "full", FINER),
     },
     seeds={"quick": (1000, 1001), "paper": tuple(range(10))},
     claims=("AF2",),
