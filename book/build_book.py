@@ -117,9 +117,15 @@ def with_figures(name: str, notebook: NotebookNode) -> NotebookNode:
 
 
 def with_links(notebook: NotebookNode) -> NotebookNode:
-    """Let every claim of the ledger's table lead to the page that settles it."""
+    """Lead from every claim of the ledger's table to its page, and between notebooks.
+
+    In the sources a link names the file, so that it works in an editor; in the site it names the
+    document, which is an executed notebook.
+    """
     claims = yaml.safe_load((BOOK / "claims.yml").read_text())["claims"]
     for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"\]\((\d\d_\w+)\.md([)#])", r"](\1\2", cell.source)
         for output in cell.get("outputs", []):
             if own(output).get("kind") != "ledger":
                 continue

@@ -79,8 +79,8 @@ def claim_texts(text: str) -> str:
     if not claims.is_file():
         return ""
     entries = re.split(r"(?m)^  - id: ", claims.read_text(encoding="utf-8"))[1:]
-    cited = set(re.findall(r"\b[A-C]\d+\b", text))
-    return "\n".join(entry for entry in entries if entry.split()[0] in cited)
+    words = set(re.findall(r"\w+", text))
+    return "\n".join(entry for entry in entries if entry.split()[0] in words)
 
 
 def of_notebook(path: Path) -> set[Path]:

@@ -3,6 +3,7 @@
 import sys
 import time
 
+from doit.exceptions import UnmetDependency
 from tqdm import tqdm
 
 WHAT = {
@@ -101,6 +102,9 @@ class Progress:
         pass
 
     def add_failure(self, task, fail):
+        if isinstance(fail, UnmetDependency):
+            self.say(f"{task.name}: not run, because something before it failed")
+            return
         self.failed.append((task.name, fail))
         self.say(f"{task.name}: FAILED")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book"))
@@ -91,6 +91,20 @@ def test_injected_parameters_are_hidden():
     cell = new_code_cell("seed = 0", metadata={"tags": ["injected-parameters"]})
     notebook = build_book.with_figures("page", new_notebook(cells=[cell]))
     assert "remove-cell" in notebook.cells[0].metadata["tags"]
+
+
+def test_links_between_notebooks_lead_to_documents():
+    cell = new_markdown_cell("[a](03_theorem_1.md) [b](08_rates.md#x) [c](../notation.md)")
+    notebook = build_book.with_links(new_notebook(cells=[cell]))
+    assert notebook.cells[0].source == "[a](03_theorem_1) [b](08_rates#x) [c](../notation.md)"
+
+
+def test_claims_of_the_ledger_lead_to_their_pages():
+    meta = {"implicitnn": {"kind": "ledger"}}
+    output = new_output("display_data", data={"text/html": "<td>A12</td>"}, metadata=meta)
+    notebook = new_notebook(cells=[new_code_cell("page.ledger()", outputs=[output])])
+    table = build_book.with_links(notebook).cells[0].outputs[0].data["text/html"]
+    assert table == '<td><a href="08_rates.html">A12</a></td>'
 
 
 def test_text_on_standard_error_and_errors_are_complaints():

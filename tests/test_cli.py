@@ -296,3 +296,25 @@ def test_doctor_exits_with_one_on_a_fault(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "report", lambda: sections)
     assert _cli.main(["doctor"]) == 1
     assert "FAULT: a file is missing" in capsys.readouterr().out
+
+
+# recheck
+
+
+def test_recheck_compares_stored_cells(studies, project, monkeypatch, capsys):
+    import implicitnn.studies as registry
+
+    monkeypatch.setattr(registry, "STUDIES", {"small": _cli_paper.STUDIES["small"]})
+    assert _cli.main(["recheck", "--commit", "abc"]) == 1
+    assert "no stored cell costs less than 180 s" in capsys.readouterr().err
+    assert _cli.main(["paper", "small", "--workers", "1"]) == 0
+    capsys.readouterr()
+    assert _cli.main(["recheck", "--commit", "abc"]) == 0
+    assert "cells agree, 0 skipped" in capsys.readouterr().out
+    path = project / "data" / "results" / "small.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line["values"] = {key: value + 1 for key, value in line["values"].items()}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert _cli.main(["recheck", "--commit", "abc"]) == 1
+    assert "DIFFERS" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jupytext
 import pytest
 import yaml
 
@@ -138,6 +139,14 @@ def test_notebook_has_parameters_and_a_title(path):
     assert re.search(r":tags: \[.*parameters.*\]", text) or '"parameters"' in text
     assert re.search(r'(?m)^tier = "quick"$', text) and re.search(r"(?m)^seed = 0$", text)
     assert re.search(r"(?m)^# \S", text)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda p: p.stem)
+def test_every_cell_of_a_notebook_is_read_as_one(path):
+    # A fence with backticks in its title is none, and swallows the cells that follow.
+    text = path.read_text()
+    cells = sum(cell.cell_type == "code" for cell in jupytext.reads(text, fmt="md:myst").cells)
+    assert cells == len(re.findall(r"(?m)^```\{code-cell\}", text))
 
 
 def test_make_help_names_every_public_target():

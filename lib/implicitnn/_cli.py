@@ -58,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     _add_data(commands)
     _add_notebook(commands)
     _add_paper(commands)
+    _add_recheck(commands)
     return top
 
 
@@ -123,6 +124,18 @@ def _add_paper(commands: Commands) -> None:
         "--workers", type=_positive_count, metavar="N", help="processes; default all cores"
     )
     paper_.set_defaults(command=paper)
+
+
+def _add_recheck(commands: Commands) -> None:
+    check = _add(commands, "recheck", "compute a sample of the stored results again and compare")
+    check.add_argument(
+        "--commit", required=True, metavar="HASH", help="any text; it chooses the sample"
+    )
+    check.add_argument(
+        "--seconds", type=_positive, default=180.0, metavar="S",
+        help="recorded cost of the sample; default %(default)g",
+    )  # fmt: skip
+    check.set_defaults(command=recheck)
 
 
 def _count(text: str) -> int:
@@ -191,3 +204,10 @@ def paper(options: Options) -> int:
     if options.status:
         return _cli_paper.status(options.names)
     return _cli_paper.run(options.names, options.minutes, options.workers)
+
+
+def recheck(options: Options) -> int:
+    """Compute stored cells again; 1 when one differs or none could be computed."""
+    from implicitnn import _cli_recheck
+
+    return _cli_recheck.run(options.commit, options.seconds)

@@ -1,7 +1,7 @@
 r"""Two-layer designs with Hermite polynomials: the cubic family and the quadratic one.
 
-With multipliers :math:`\lambda_1, \lambda_2, \lambda_3` of W_1, W_2 and the readout (0, 0, 1 for the
-conjugate kernel), last-layer energy T, :math:`p = T u_2` and :math:`r = T w_2`,
+With multipliers :math:`\lambda_1, \lambda_2, \lambda_3` of W_1, W_2 and the readout (0, 0, 1 for
+the conjugate kernel), last-layer energy T, :math:`p = T u_2` and :math:`r = T w_2`,
 
 .. math::
     b_1\tau_0^2 &= (\lambda_1+\lambda_2+\lambda_3)\, p u_1, \\
@@ -37,6 +37,8 @@ from implicitnn.activations import Activation
 _SQRT6 = math.sqrt(6.0)
 _ENOUGH = -1e-14
 _GRID = 400
+_NOTHING = 1e-18
+_LARGEST_RATIO = 1e6
 _SIGNS = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
 
 
@@ -96,7 +98,8 @@ class Curve:
 
 def system(wanted: Wanted, weights: tuple[int, int, int]) -> System:
     """Scale the wanted numbers by the energy; weights of W_1, W_2 and the readout."""
-    return System(wanted.first / sum(weights), wanted.second, wanted.third, *weights)
+    first = wanted.first if wanted.first > _NOTHING else 0.0
+    return System(first / sum(weights), wanted.second, wanted.third, *weights)
 
 
 def complete(q: System, ratio: FloatArray, s: FloatArray) -> Curve:
@@ -129,7 +132,8 @@ def quadratic_points(q: System) -> Curve:
     right = q.last * np.array([0.0, 0.0, -q.even * q.head, q.second])
     polynomial = np.trim_zeros(left - right, "f")
     roots = _real_roots(polynomial) if polynomial.size > 1 else []
-    inside = sorted(x for x in roots if -1e-15 <= x <= q.largest_ratio * (1.0 + 1e-15))
+    top = min(q.largest_ratio * (1.0 + 1e-15), _LARGEST_RATIO)
+    inside = sorted(x for x in roots if -1e-15 <= x <= top)
     ratio = np.maximum(np.array(inside), 0.0)
     return complete(q, ratio, np.zeros_like(ratio))
 
@@ -174,9 +178,7 @@ def _odd(q: System) -> Curve:
 
 
 def _join(curves: list[Curve]) -> Curve:
-    return Curve(
-        *(np.concatenate([getattr(c, name) for c in curves]) for name in vars(curves[0]))
-    )
+    return Curve(*(np.concatenate([getattr(c, name) for c in curves]) for name in vars(curves[0])))
 
 
 def pick(points: Curve, index: int) -> Curve:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicitnn import _validate
-from implicitnn.activations import Activation, _shipped, quadratic
+from implicitnn.activations import Activation, _shipped, linear, quadratic
 
 FloatArray = NDArray[np.float64]
 
@@ -123,6 +123,8 @@ def quadratic_of_shares(u: float, w: float, energy: float, tau: float) -> Activa
 def formula(layer: Activation, offset: float) -> str:
     """Write a layer of this module, or a clip or quadratic, as a centred formula in t."""
     f = layer.f
+    if layer == linear:
+        return "t"
     if isinstance(f, _Rays):
         body = (
             f"max({f.a:.12g} t, {f.b:.12g} t)"

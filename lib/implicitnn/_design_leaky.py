@@ -33,7 +33,7 @@ _RTOL = 8.9e-16
 def solve(wanted: Wanted, layers: int | None) -> Solution:
     """Return the net with this many layers, or with the fewest (two or more) that serve."""
     energy = wanted.first + PI_LESS_2 * wanted.second
-    free = abs(energy - 1.0) <= 0.1 * TOLERANCE
+    free = abs(energy - 1.0) <= 0.2 * TOLERANCE
     energy = 1.0 if free else energy
     first, third = wanted.first / energy, PI_LESS_2 * wanted.third / energy
     depth = _depth(first, third) if layers is None else layers
@@ -101,7 +101,7 @@ def _lowest(first: float, depth: int) -> list[float]:
 
 
 def _branches(first: float, third: float, depth: int) -> list[list[float]]:
-    """From the minimum along straight lines to two corners, where C increases: one root on each."""
+    """One root on each of two paths from the minimum to a corner, geometric in V."""
     if depth == 1 or not 0.0 < first < 1.0:
         return [[first]] if depth == 1 else _even(first, third, depth)
     middle = list(accumulate(_lowest(first, depth)[:-1], lambda v, u: v * u))
@@ -124,7 +124,7 @@ def _even(first: float, third: float, depth: int) -> list[list[float]]:
 
 def _line(middle: list[float], corner: float, first: float) -> Callable[[float], list[float]]:
     def shares(s: float) -> list[float]:
-        products = [v + s * (corner - v) for v in middle]
+        products = [v ** (1.0 - s) * corner**s for v in middle]
         return [min(b / a, 1.0) for a, b in pairwise([1.0, *products, first])]
 
     return shares

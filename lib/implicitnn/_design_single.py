@@ -36,15 +36,15 @@ def solve_hard_tanh(wanted: Wanted) -> Solution:
         shares = {wanted.names[1]: wanted.second, wanted.names[2]: wanted.third}
         misses = [(name, 0.0) for name, share in shares.items() if share > ODD]
         reasons = ["one odd layer has no even part"]
-    low, high = (_balance(y, wanted.input_weights) for y in (_LOW, _HIGH))
+    weight = wanted.input_weights
+    low, high = (_balance(y, weight) for y in (_LOW, _HIGH))
     target = min(max(wanted.first, low), high)
     if abs(target - wanted.first) > 0.1 * TOLERANCE:
-        name = wanted.names[3]
-        misses.append((name, wanted.value(name, wanted.first / target)))
-        bound = "pi/2" if not wanted.input_weights else f"{1.0 / low:.3g}"
-        reasons.append(f"one clip has 1 <= {name}/(tau0^2 {wanted.names[0]}) <= {bound}")
-    layer = _clip(_place(target, low, high, wanted.input_weights), wanted)
-    return Solution((layer,), tuple(misses), "; ".join(reasons))
+        misses.insert(0, (wanted.names[0], wanted.value(wanted.names[0], target)))
+        bound = "pi/2" if not weight else f"{1.0 / low:.3g}"
+        reasons.append(f"one clip has 1 <= {wanted.names[3]}/(tau0^2 {wanted.names[0]}) <= {bound}")
+    y = _LOW if target <= low else _HIGH if target >= high else _place(target, weight)
+    return Solution((_clip(y, target, wanted),), tuple(misses), "; ".join(reasons))
 
 
 def clip_energy(y: float) -> float:
@@ -57,21 +57,16 @@ def _balance(y: float, weight: int) -> float:
     return (1 + weight) * middle**2 / (energy + weight * middle)
 
 
-def _place(target: float, low: float, high: float, weight: int) -> float:
-    if target <= low:
-        return _LOW
-    if target >= high:
-        return _HIGH
-    return float(
-        optimize.brentq(
-            lambda y: _balance(y, weight) - target, _LOW, _HIGH, xtol=1e-17, rtol=8.9e-16
-        )
-    )
+def _place(target: float, weight: int) -> float:
+    def excess(y: float) -> float:
+        return _balance(y, weight) - target
+
+    return float(optimize.brentq(excess, _LOW, _HIGH, xtol=1e-17, rtol=8.9e-16))
 
 
-def _clip(y: float, wanted: Wanted) -> Activation:
-    """Slope from the first equation, which therefore always holds."""
-    linear = wanted.first * wanted.energy / (1 + wanted.input_weights)
+def _clip(y: float, target: float, wanted: Wanted) -> Activation:
+    """Slope from the first equation."""
+    linear = target * wanted.energy / (1 + wanted.input_weights)
     a = math.sqrt(linear) / (wanted.tau0 * math.erf(y))
     return hard_tanh(a, y * math.sqrt(2.0) * wanted.tau0)
 

@@ -19,7 +19,7 @@ CK_NAMES = ("alpha1", "alpha2", "alpha3", "gamma2")
 NTK_NAMES = ("beta1", "beta2", "beta3", "kappa2")
 ENERGIES = ("gamma2", "kappa2")
 TOLERANCE = 1e-12
-ODD = 1e-13
+ODD = 1e-17
 SMALLEST_UNIT = 1e-4
 
 

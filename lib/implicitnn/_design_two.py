@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 from scipy import optimize
 
+from implicitnn import _design_single
 from implicitnn._design_cubic import (
     Curve,
     System,
@@ -18,16 +20,58 @@ from implicitnn._design_cubic import (
     quadratic_points,
     system,
 )
+from implicitnn._design_layers import hermite_of_shares
 from implicitnn._design_targets import TOLERANCE, Solution, Wanted
 from implicitnn.activations import Activation, linear
 
+_SQRT6 = math.sqrt(6.0)
+
 
 def solve_cubic(wanted: Wanted, layers: int) -> Solution:
-    """Two cubic layers; a third is the identity, whose weights count for the tangent kernel."""
+    """Two cubic layers, or more.
+
+    An odd target needs one layer; the others are the identity. Beyond two layers, the third is the
+    identity for the tangent kernel, where its weights count; for the conjugate kernel all layers
+    but the last are odd.
+    """
+    if layers > 1 and wanted.odd and not wanted.hidden:
+        single = _design_single.solve_cubic(wanted)
+        return replace(single, layers=(linear,) * (layers - 1) + single.layers)
     if layers == 2:
         return _cubic(wanted, _weights(wanted, None), None)
+    if not wanted.hidden:
+        return _chain(wanted, layers)
     found = [_cubic(wanted, _weights(wanted, place), place) for place in range(3)]
     return min(found, key=lambda s: (not s.exact, len(s.misses)))
+
+
+def _chain(wanted: Wanted, layers: int) -> Solution:
+    """Equal odd layers before the last one, so that (k/u)^(L-1) is the level wanted.
+
+    With U the product of their shares, the last layer has :math:`u_L = A/U` and
+    :math:`w_L = C/U^2`.
+    """
+    count = layers - 1
+    level = max((wanted.second / wanted.third) ** (0.5 / count), 0.5)
+    c = 1.0 - level
+    s = -2.0 * c / (_SQRT6 + math.sqrt(6.0 - 12.0 * c))
+    u = 1.0 / (1.0 + s * s)
+    third = wanted.second / level ** (2 * count)
+    linear, even = wanted.first / u**count, third / u ** (2 * count)
+    misses, reasons = [], []
+    if abs(third - wanted.third) > 0.1 * TOLERANCE * wanted.third:
+        misses.append((wanted.names[2], wanted.value(wanted.names[2], third)))
+        reasons.append(f"k >= u/2 in each layer forces alpha3 <= {2 * 4**count} alpha2")
+    proved = bool(misses)
+    rest = 1.0 - linear - even
+    if rest < -1e-14:
+        misses.append((wanted.names[3], wanted.value(wanted.names[3], linear + even)))
+        reasons.append("the other three need more energy than gamma2 has")
+    top, tau0 = linear + even + max(rest, 0.0), wanted.tau0
+    odd = hermite_of_shares(u, 0.0, math.copysign(s * s * u, s), tau0**2, tau0)
+    last = (linear / top, even / top, max(rest, 0.0) / top)
+    end = hermite_of_shares(*last, top * wanted.energy, tau0)
+    return Solution((odd,) * count + (end,), tuple(misses), "; ".join(reasons), proved)
 
 
 def _weights(wanted: Wanted, place: int | None) -> tuple[int, int, int]:
@@ -50,7 +94,11 @@ def _cubic(wanted: Wanted, weights: tuple[int, int, int], place: int | None) -> 
     if found is None:
         third = 4.0 * q.last * q.second / q.readout * (1.0 - 1e-15)
         misses.append((wanted.names[2], wanted.value(wanted.names[2], third)))
-        reasons.append(f"{wanted.names[2]} is more than layers with k_1 >= u_1/2 can give")
+        factor = 8 * q.last // q.readout
+        reasons.append(
+            f"k_1 >= u_1/2 in any cubic layer, which forces {wanted.names[2]} <= {factor} "
+            f"{wanted.names[1]} for two of them"
+        )
         found = choose(replace(q, third=third))
     if found is None:
         raise RuntimeError(f"no first layer reaches the level of {wanted!r}")
@@ -61,7 +109,7 @@ def _cubic(wanted: Wanted, weights: tuple[int, int, int], place: int | None) -> 
         reasons.append(f"the other three need more energy than {name} has")
         points = replace(points, energy=points.p + points.r)
     nets = _insert(layers_of(points, 0, wanted), place)
-    proved = len(misses) == 1 and wanted.hidden == 0 and found[1]
+    proved = wanted.hidden == 0 and any(name == wanted.names[2] for name, _ in misses)
     return Solution(nets, tuple(misses), "; ".join(reasons), proved)
 
 
@@ -98,7 +146,7 @@ def solve_quadratic(wanted: Wanted) -> Solution:
     if abs(top - 1.0) > 0.1 * TOLERANCE:
         name = wanted.names[3]
         misses.append((name, wanted.value(name, top)))
-        reasons.append("four equations meet three unknowns, since scaling layer 1 is undone by layer 2")
+        reasons.append("four equations meet three unknowns: scaling layer 1 is undone by layer 2")
     others = tuple(
         quadratic_layers(points, i, wanted) for i in range(points.ratio.size) if i != index
     )

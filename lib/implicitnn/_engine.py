@@ -123,6 +123,8 @@ def solve_listed(
     same = (distance2 == 0.0) & (q1 == q2)
     ck = np.where(same, one.ck, result.ck)
     ntk = np.where(same, one.ntk(job.params), result.ntk)
+    nothing = (one.ck == 0.0) | (two.ck == 0.0)
+    ck[nothing], ntk[nothing] = 0.0, 0.0
     if not patient:
         ck[result.slow], ntk[result.slow] = np.nan, np.nan
     return ck, ntk

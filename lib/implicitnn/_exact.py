@@ -21,13 +21,14 @@ from . import _diagonal, _piecewise, gaussian
 from ._diagonal import Diagonal, Spec
 from ._homogeneous import Shape
 from ._layer import Layer
-from ._passes import mehler_gap
+from ._passes import mehler, mehler_gap
 from .specs import DEQ
 
 FloatArray = NDArray[np.float64]
 TERMS = 256
 STEPS = 40
 TINY = 1e-11
+SMALL = 1e-4
 
 
 class Moments(Protocol):
@@ -58,7 +59,8 @@ class _Pairs:
 
     def gap(self, half: FloatArray) -> FloatArray:
         """1 - rho for M = half."""
-        return np.clip((half - self.apart) / self.size, 0.0, 2.0)
+        gap = np.clip((half - self.apart) / self.size, 0.0, 2.0)
+        return np.where(gap > 2.0 - 4e-15, 2.0, gap)
 
 
 class _Homogeneous:
@@ -102,19 +104,29 @@ class _Series:
         m = pairs.v1.size
         one, two = pairs.back[:m], pairs.back[m:]
         self.left, self.right = table[one], table[two]
-        missing = np.where(rest > 1e-13, rest * energy, 0.0)
-        self.missing = 0.5 * (missing[one] + missing[two])
         self.tail = np.maximum(tail[one] * tail[two], tail_slope[one] * tail_slope[two])
         beyond = tail**2 * energy
         self.beyond = 0.5 * (beyond[one] + beyond[two])
+        self.shared = np.sqrt(beyond[one] * beyond[two])
+        # for tiny variances c_1 / sqrt(v) has no digits left; phi' itself has
+        self.steep = self._slopes(one, two) if pairs.every.min() < SMALL else None
+
+    def _slopes(
+        self, one: NDArray[np.intp], two: NDArray[np.intp]
+    ) -> tuple[FloatArray, FloatArray]:
+        table = self.pairs.layer.hermite_slope(self.pairs.every, TERMS)
+        return table[one], table[two]
 
     def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
         p = self.pairs
         gap = p.gap(half)
         drop, product = mehler_gap(self.left, self.right, gap)
+        product = product / p.size
+        if self.steep is not None:
+            product = mehler(*self.steep, 1.0 - gap[:, None])[0][:, 0]
         last = np.abs(1.0 - gap) ** TERMS
         # the energy beyond the last term belongs to Gamma, but for the share its covariance takes
-        gamma, product = drop + self.beyond * (1.0 - last), product / p.size
+        gamma = drop + self.beyond - self.shared * last
         unsafe = last * self.tail > self.tol
         gamma, product = _with_leading_order(p, half, gamma, product)
         unsafe &= half > TINY * p.size

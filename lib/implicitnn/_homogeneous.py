@@ -95,7 +95,9 @@ def variances(spec: DEQ, q: FloatArray) -> FloatArray:
     half = a2 * c * shape.mean
     constant = spec.sigma_b2 * q + spec.sigma_c2 + a2 * c * c
     root = np.sqrt(half * half + square * constant)
-    return np.asarray(constant / (half + root) if half >= 0 else (root - half) / square)
+    if half < 0.0:
+        return np.asarray((root - half) / square)
+    return np.divide(constant, half + root, out=np.zeros_like(root), where=root > 0)
 
 
 @lru_cache(maxsize=256)

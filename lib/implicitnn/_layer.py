@@ -8,6 +8,7 @@ bend, and its panels end at the kinks.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -60,11 +61,20 @@ class Layer:
         return square.sum(axis=1), bend, slope.sum(axis=1)
 
     def hermite(self, variance: FloatArray, terms: int) -> FloatArray:
-        """Orthonormal Hermite coefficients, (m, terms)."""
+        """Orthonormal Hermite coefficients of phi, (m, terms)."""
+        return self._hermite(self.phi, variance, terms)
+
+    def hermite_slope(self, variance: FloatArray, terms: int) -> FloatArray:
+        """The same of phi', whose k-th one is (k+1)^(1/2) v^(-1/2) times the next one of phi."""
+        return self._hermite(self.phi.df, variance, terms)
+
+    def _hermite(
+        self, f: Callable[[FloatArray], FloatArray], variance: FloatArray, terms: int
+    ) -> FloatArray:
         x, weight = self.nodes(variance)
         t = np.sqrt(variance)[:, None] * x
         # one factor exp(-x^2/4) rides with he_k, the other stays in the weight
-        half = self.phi(t.ravel()).reshape(t.shape) * (weight * np.exp(0.25 * x * x))
+        half = f(t.ravel()).reshape(t.shape) * (weight * np.exp(0.25 * x * x))
         if x.shape[0] == 1:
             return np.asarray(half @ _shared_hermite(terms).T)
         result = np.empty((variance.size, terms))

@@ -89,36 +89,54 @@ def pairs(kind: str, caption: str, items: Iterable[tuple[str, str]]) -> Table:
     return Table(kind, caption, ("Item", "Value"), rows)
 
 
-def verdicts(items: Sequence[Verdict]) -> Table:
-    """Return the table of claims: statistic, rule and outcome of every line, then the verdict."""
-    rows = tuple(row for item in items for row in _verdict_rows(item))
-    head = ("Claim", "Part", "Group", "Statistic", "Value [interval]", "Rule", "Outcome", "Rows")
-    caption = "Claims settled here, judged by stored rows of tier paper"
-    return Table("verdicts", caption, head, rows)
+def verdict(item: Verdict) -> Table:
+    """Return the table of one claim: statistic, rule and outcome of every line.
 
-
-def _verdict_rows(item: Verdict) -> list[tuple[Cell, ...]]:
-    name = f"{item.claim.id} ({item.claim.place})"
-    statistics = {part.name: _words.statistic(part.statistic) for part in item.claim.parts}
-    rows = []
+    A cell that would repeat the one above it is left empty.
+    """
+    head = ("Part", "Statistic and rule", "Group", "Value [interval]", "Outcome")
+    rules = {
+        part.name: f"{_words.statistic(part.statistic)}: {_words.rule(part.rule)}"
+        for part in item.claim.parts
+    }
+    rows, above = [], ""
     for line in item.lines:
         part = line.part + (" (shown, not counted)" if line.informative else "")
-        state = ", stale" if line.stale else ", up to date" if line.rows else ""
-        texts = (
-            name,
-            part,
-            _words.group(line.group),
-            statistics[line.part],
-            measured(line),
-            line.rule,
-            _outcome(line),
-            f"paper tier, n = {line.rows}, {line.seeds} seeds{state}",
-        )
+        first = ("", "") if line.part == above else (part, rules[line.part])
+        texts = (*first, _words.group(line.group), measured(line), _outcome(line))
         rows.append(tuple(Cell(text) for text in texts))
-    blank = (Cell(""),) * 4
-    counts = f"{held(item)} lines hold"
-    rows.append((Cell(name), Cell("Verdict"), *blank, Cell(item.status, item.status), Cell(counts)))
-    return rows
+        above = line.part
+    caption = f"Claim {item.claim.id}, {item.claim.place}: {_evidence(item)}"
+    return Table("verdicts", caption, head, tuple(rows))
+
+
+def verdicts(items: Sequence[Verdict]) -> dict[str, str]:
+    """Return one table for each claim, under its verdict and statement, for each kind of output."""
+    bundle: dict[str, list[str]] = {"text/html": [], "text/markdown": [], "text/plain": []}
+    for item in items:
+        name, text = f"{item.claim.id}: {item.status}", item.claim.statement
+        heads = {
+            "text/html": f"<p>{badge_html(item.status, name)} {escape(text)}</p>",
+            "text/markdown": f"**{_markdown(name)}.** {_markdown(text)}\n",
+            "text/plain": f"{name}. {text}",
+        }
+        body = verdict(item).bundle()
+        for kind, head in heads.items():
+            bundle[kind] += [head, body[kind]]
+    return {kind: "\n".join(parts) for kind, parts in bundle.items()}
+
+
+def _evidence(item: Verdict) -> str:
+    if not any(line.rows for line in item.lines):
+        return "no rows of tier paper are stored"
+    seeds = sorted({line.seeds for line in item.lines})
+    span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    state = "some of them stale" if item.stale else "all up to date"
+    rows = max(line.rows for line in item.lines)
+    return (
+        f"{held(item)} lines hold, from stored rows of tier paper "
+        f"(up to {rows} rows a line, {span} seeds, {state})"
+    )
 
 
 def measured(line: Line) -> str:

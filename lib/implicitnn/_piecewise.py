@@ -18,6 +18,8 @@ FloatArray = NDArray[np.float64]
 
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+_NODES12, _WEIGHTS12 = np.polynomial.legendre.leggauss(12)
+_NODES6, _WEIGHTS6 = np.polynomial.legendre.leggauss(6)
 
 
 def corners(phi: Centred) -> FloatArray | None:
@@ -49,9 +51,14 @@ def orthant(h: float, k: float, rho: float, gap: float) -> float:
         angle = math.asin(rho)
         half = 0.5 * (h * h + k * k)
         total = 0.0
-        for i in range(_NODES.size):
-            s = math.sin(0.5 * angle * (1.0 + _NODES[i]))
-            total += _WEIGHTS[i] * math.exp((s * h * k - half) / (1.0 - s * s))
+        nodes, weights = _NODES, _WEIGHTS
+        if abs(rho) < 0.3:
+            nodes, weights = _NODES6, _WEIGHTS6
+        elif abs(rho) < 0.75:
+            nodes, weights = _NODES12, _WEIGHTS12
+        for i in range(nodes.size):
+            s = math.sin(0.5 * angle * (1.0 + nodes[i]))
+            total += weights[i] * math.exp((s * h * k - half) / (1.0 - s * s))
         return total * angle / (4.0 * math.pi) + upper(h) * upper(k)
     if rho < 0.0:
         k = -k

@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 NEAR = 1e-6
 SAME = 1e-12
 LATTICE = 16
-CUTS = (1.0, 15 / 16, 7 / 8, 3 / 4, 1 / 2)
+CUTS = (1.0, 31 / 32, 15 / 16, 7 / 8, 3 / 4, 1 / 2)
 
 
 def evaluate(
@@ -133,7 +133,11 @@ def _find_table(
     """The table for the widest range of cosines that can be had, its ends on a lattice."""
     first = max(-1.0, math.floor(low * LATTICE - 1e-9) / LATTICE)
     last = min(1.0, math.ceil(top * LATTICE + 1e-9) / LATTICE)
-    for cut in CUTS:
+    layers = _diagonal.layers(job.spec)
+    # near cos = 1 a kink away from zero leaves no table at all, one at zero a bad one
+    skip = 3 if any(layer.moved_kinks for layer in layers) else 0
+    skip = max(skip, int(any(layer.phi.kinks for layer in layers)))
+    for cut in CUTS[skip:]:
         ends = max(first, -cut), min(last, cut)
         if ends[1] - ends[0] < 2.0 / LATTICE:
             ends = max(-1.0, ends[0] - 1.0 / LATTICE), min(1.0, ends[1] + 1.0 / LATTICE)

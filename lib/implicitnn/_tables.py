@@ -21,8 +21,9 @@ from .errors import NotWellPosedError
 from .specs import DEQ
 
 FloatArray = NDArray[np.float64]
-TERMS = 1024
-MAX_NORMS = 64
+SHORT, MIDDLE, LONG = 128, 256, 1024
+MAX_NODES = 60_000
+MAX_LISTED = 3_000
 MAX_COSINES = 100
 
 
@@ -52,17 +53,21 @@ class _Series:
     """Mehler series of one layer at fixed pairs of variances, long enough for the rho at hand."""
 
     def __init__(self, layer: Layer, v1: FloatArray, v2: FloatArray, tol: float) -> None:
-        every, back = np.unique(np.concatenate([v1, v2]), return_inverse=True)
-        self.size = np.sqrt(v1 * v2)[:, None]
-        self.tol = tol
-        self.table = layer.hermite(every, TERMS)
-        energy, _, slope = layer.moments(every)
+        self.layer, self.tol = layer, tol
+        self.every, back = np.unique(np.concatenate([v1, v2]), return_inverse=True)
         self.one, self.two = back[: v1.size], back[v1.size :]
+        self.size = np.sqrt(v1 * v2)[:, None]
+        self.energy, _, self.slope = layer.moments(self.every)
+        self._extend(SHORT)
+
+    def _extend(self, terms: int) -> None:
+        self.table = self.layer.hermite(self.every, terms)
         # what Parseval leaves after K terms, for phi and for phi'
-        k = np.arange(TERMS)
-        left = 1.0 - np.cumsum(self.table**2, axis=1) / energy[:, None]
-        steep = 1.0 - np.cumsum(self.table**2 * k, axis=1) / (every * slope)[:, None]
-        self.rest = np.sqrt(np.maximum(np.where(left > 1e-13, left, 0), np.where(steep > 1e-13, steep, 0)))
+        square = self.table**2
+        left = 1.0 - np.cumsum(square, axis=1) / self.energy[:, None]
+        steep = 1.0 - np.cumsum(square * np.arange(terms), axis=1) / (self.every * self.slope)[:, None]
+        rest = np.maximum(left, steep)
+        self.rest = np.where(rest > 1e-13, rest, 0.0).max(axis=0)
 
     def __call__(self, covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
         rho = np.clip(covariance / self.size, -1.0, 1.0)
@@ -73,11 +78,14 @@ class _Series:
         return value, slope / self.size
 
     def _terms(self, rho: float) -> int:
-        bound = rho ** np.arange(1, TERMS + 1) * self.rest.max(axis=0) ** 2
+        bound = rho ** np.arange(1, self.rest.size + 1) * self.rest
         enough = np.nonzero(bound < self.tol)[0]
-        if enough.size == 0:
+        if enough.size:
+            return int(enough[0]) + 1
+        if self.rest.size >= (MIDDLE if self.layer.moved_kinks else LONG):
             raise _TooRough
-        return int(enough[0]) + 1
+        self._extend(2 * self.rest.size)
+        return self._terms(rho)
 
 
 class _TooRough(Exception):
@@ -88,8 +96,17 @@ def _solve_nodes(
     spec: Spec, left: Diagonal, right: Diagonal, gram: FloatArray, params: str, tol: float
 ) -> tuple[FloatArray, FloatArray]:
     """CK and NTK at m x r nodes: by series, or by the closed forms of the exact route."""
-    if any(layer.corners is not None for layer in layers(spec)):
+    try:
+        return _solve_series(spec, left, right, gram, params, tol)
+    except _TooRough:
+        if any(layer.corners is None for layer in layers(spec)) or gram.size > MAX_LISTED:
+            raise
         return _solve_listed(spec, left, right, gram, params, tol)
+
+
+def _solve_series(
+    spec: Spec, left: Diagonal, right: Diagonal, gram: FloatArray, params: str, tol: float
+) -> tuple[FloatArray, FloatArray]:
     if isinstance(spec, DEQ):
         return _solve_implicit(spec, left, right, gram, params, tol)
     kernel, covariance = gram, gram
@@ -143,7 +160,7 @@ def build(
     """The table for norms in ``norm`` and cosines in [low, high], to ``tol``; None if there is none."""
     norms, cosines = 10, 14
     try:
-        while norms <= MAX_NORMS and cosines <= MAX_COSINES:
+        while norms**2 * cosines <= 2 * MAX_NODES and cosines <= MAX_COSINES:
             tensor = _nodal(spec, params, norm, low, high, norms, cosines, 0.1 * tol)
             for axis in (0, 1, 2):
                 tensor = transform(tensor, axis)

@@ -190,14 +190,10 @@ class Page:
         self._save()
         return dataset
 
-    def verdicts(self, *ids: str) -> dict[str, Verdict]:
-        """Show the table of verdicts on the claims ``ids`` and return them."""
+    def verdicts(self, *ids: str) -> None:
+        """Show the claims ``ids``, each with its verdict and the table behind it."""
         found = self._judge(ids)
-        _show(
-            _page_tables.verdicts(list(found.values())).bundle(),
-            {"kind": "verdicts", "claims": ids},
-        )
-        return found
+        _show(_page_tables.verdicts(list(found.values())), {"kind": "verdicts", "claims": ids})
 
     def badge(self, *ids: str) -> None:
         """Show one badge per claim: its id and its verdict."""

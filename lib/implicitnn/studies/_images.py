@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -17,23 +16,26 @@ KINDS = ("real", "twin")
 TIERS = {"embedded": "quick", "full": "paper"}
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def pool(name: str, source: str, side: int = SIDE) -> tuple[FloatArray, np.ndarray]:
-    """Return every training image of the two classes, (N, side^2), normalised, and their labels.
+    """Return the training images of the two classes, (N, side^2), normalised, and their labels.
 
-    ``source`` is ``"embedded"`` (the sample that comes with the book) or ``"full"``. Smaller
-    sides are averages over square blocks of pixels.
+    The larger class is cut to the size of the smaller. ``source`` is ``"embedded"`` (the sample
+    that comes with the book) or ``"full"``. Smaller sides are averages over square blocks.
     """
     _validate.one_of(source, "source", tuple(TIERS))
     data = datasets.load(name, "train", classes=CLASSES, tier=TIERS[source])
-    return normalised(block_means(np.asarray(data.X, dtype=np.float64), side)), data.y
+    members = [np.flatnonzero(data.y == label) for label in CLASSES]
+    rows = np.concatenate([m[: min(map(len, members))] for m in members])
+    X = normalised(block_means(data.X[rows].astype(np.float64), side))
+    X.setflags(write=False)  # kept between calls
+    return X, data.y[rows]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def twin(name: str, source: str, side: int = SIDE) -> GaussianMixture:
-    """Return the mixture with the pool's class means and covariances, classes of equal weight."""
-    mixture = mixtures.gaussian_twin(*pool(name, source, side))
-    return replace(mixture, weights=np.full(mixture.K, 1.0 / mixture.K))
+    """Return the mixture with the pool's class means and covariances."""
+    return mixtures.gaussian_twin(*pool(name, source, side))
 
 
 def block_means(images: FloatArray, side: int) -> FloatArray:

@@ -29,7 +29,8 @@ def points(count: int = 6, p: int = 40) -> FloatArray:
     ((6, 40), True)
     """
     rng = np.random.default_rng(20)
-    return (rng.standard_normal(p) + rng.standard_normal((count, p))) / np.sqrt(2 * p)
+    common, own = rng.standard_normal(p), rng.standard_normal((count, p))
+    return np.asarray((common + own) / np.sqrt(2 * p))
 
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
@@ -84,7 +85,7 @@ STUDY = Study(
         "quick": grid(500, ("relu", "tanh")),
         "paper": grid(2000, ("relu", "tanh", "swish")),
     },
-    seeds={"quick": tuple(range(1000, 1008)), "paper": tuple(range(24))},
+    seeds={"quick": tuple(range(1000, 1008)), "paper": tuple(range(32))},
     claims=("AE3",),
     rtol=1e-6,
 )

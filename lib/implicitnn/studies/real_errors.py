@@ -91,8 +91,10 @@ def moments(sample: Sample) -> dict[str, float]:
     weights = statistics.weights
     means = (statistics.J / statistics.J.sum(axis=0)).T @ sample.X
     noise = sample.X - means[sample.labels]
-    squares = without_diagonal(noise @ noise.T) ** 2
-    share = spectra.operator_norm(noise.T @ noise) / float((noise**2).sum())
+    gram = noise @ noise.T
+    squares = without_diagonal(gram) ** 2
+    # Both products have the same norm; the smaller one is cheaper.
+    share = spectra.operator_norm(gram if n <= p else noise.T @ noise) / float(np.trace(gram))
     scale = float((noise**2).sum()) / (n - weights.size)
     return {
         "leading_share": share,
@@ -143,7 +145,7 @@ STUDY = Study(
     row=row,
     grids={
         "quick": _cells("n grows", "embedded", ((64, 28), (256, 28)))
-        + _cells("finer images", "embedded", FINER),
+        + _cells("finer images", "embedded", FINER, ("relu",)),
         "paper": _cells("n grows", "full", [(2**k, 28) for k in range(6, 12)])
         + _cells("n grows", "full", ((4096, 28),), ("relu",))
         + _cells("finer images", "full", FINER),
