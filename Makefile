@@ -74,10 +74,10 @@ paper-status: setup
 	$(BIN)/python -m implicitnn paper --status
 
 bench: setup
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks
 
 bench-peers: setup
-	$(BIN)/python benchmarks/run.py --peers
+	$(BIN)/python -m benchmarks --peers
 
 clean:
 	rm -rf _build ci-*.log .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info

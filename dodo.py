@@ -61,7 +61,7 @@ def task_execute():
         yield {
             "name": name,
             "actions": [(execute, [name])],
-            "file_dep": sorted(inputs) + SCRIPTS,
+            "file_dep": sorted(inputs | {str(dependencies.PACKAGE / "_cli_notebook.py")}),
             "targets": [str(build_book.EXECUTED / f"{name}.ipynb")],
         }
 

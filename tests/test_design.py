@@ -191,7 +191,7 @@ def test_nearest_third_coefficient_is_a_minimum() -> None:
     m = design.match(deq, "leaky_relu", layers=2)
     share = equivalents.coefficients(deq).alpha1 / equivalents.coefficients(deq).gamma2
     best = equivalents.coefficients(m.enn).alpha3
-    for u in np.linspace(share, 1.0, 60):
+    for u in np.linspace(share, 1.0, 25):
         layers = (
             l_relu_of_share(u, 1.0, 1.0),
             l_relu_of_share(min(share / u, 1.0), deq.gamma2, 1.0),
@@ -425,9 +425,9 @@ def test_random_activations(
     assert m.status == Status.EXACT or m.residual > 1e-9
     assert measured(deq, m.enn) <= EPS or m.status != Status.EXACT
     single = design.match(deq, "cubic_hermite", layers=1)
-    c = equivalents.coefficients(deq)
-    allowed = 1e-12 * max(c.alpha3, 1e-4 * c.gamma2 / tau0**4)
-    assert (single.status == Status.EXACT) == (abs(c.alpha3 - 2 * c.alpha2) <= allowed)
+    own = equivalents.coefficients(deq)
+    allowed = 1e-12 * max(own.alpha3, 1e-4 * own.gamma2 / tau0**4)
+    assert (single.status == Status.EXACT) == (abs(own.alpha3 - 2 * own.alpha2) <= allowed)
 
 
 # --- exact kernels --------------------------------------------------------------------------------
@@ -444,17 +444,17 @@ def _distance(a: FloatArray, b: FloatArray) -> float:
 
 
 def test_exact_kernels_agree_where_the_status_says_so() -> None:
-    X = _data(200, 250)
+    X = _data(160, 200)
     deq = DEQ(activations.relu, 0.2)
     wanted = kernels.ck(deq, X)
     m = design.match(deq, "leaky_relu")
     assert all(_distance(wanted, kernels.ck(enn, X)) < 1e-4 for enn in (m.enn, *m.alternatives))
     plain = kernels.ck(ENN((activations.relu,) * 2), X)
-    assert min(_distance(wanted, c * plain) for c in np.linspace(2.5, 3.5, 21)) > 0.03
+    assert min(_distance(wanted, c * plain) for c in np.linspace(2.6, 3.4, 9)) > 0.03
 
 
 def test_exact_tangent_kernels_agree_where_the_status_says_so() -> None:
-    X = _data(200, 250)
+    X = _data(160, 200)
     deq = DEQ(activations.relu, 0.2)
     wanted = kernels.ntk(deq, X, params="all")
     m = design.match(deq, "leaky_relu", "ntk")
@@ -531,7 +531,7 @@ def test_one_odd_layer_has_the_tangent_kernel_of_tanh(family: str, params: str) 
 
 def test_l_relu_misses_other_activations_in_the_tangent_kernel() -> None:
     for f in (activations.swish, activations.tanh):
-        m = design.match(DEQ(f, 0.1), "leaky_relu", "ntk", params="published")
+        m = design.match(DEQ(f, 0.1), "leaky_relu", "ntk", 3, params="published")
         assert m.status == Status.NOT_FOUND
         assert m.residual > 1e-3
         assert "should be" in m.message
@@ -749,9 +749,9 @@ def test_nearly_odd_activations() -> None:
 def test_frozen_input_weights_need_a_larger_variance_for_l_relu() -> None:
     found = [
         design.match(DEQ(activations.relu, s), "leaky_relu", "ntk", 3, params="published").status
-        for s in (0.1, 0.2, 0.5)
+        for s in (0.1, 0.15, 0.2, 0.25, 0.5)
     ]
-    assert found == [Status.NOT_FOUND, Status.EXACT, Status.EXACT]
+    assert found == [Status.NOT_FOUND] * 2 + [Status.EXACT] * 3
 
 
 def test_rounding_is_told_apart_from_exact() -> None:

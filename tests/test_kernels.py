@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from implicitnn import _reference, kernels
 from implicitnn.activations import (
     Activation,
@@ -255,7 +256,9 @@ def test_positive_semidefinite_and_permutation_equivariant(seed, n, p, spec):
 def test_orthogonal_invariance(seed, n, p, spec):
     X = gaussian_data(n, p, seed)
     rotation = np.linalg.qr(np.random.default_rng(seed).standard_normal((p, p)))[0]
-    for a, b in zip(kernels.ck_and_ntk(spec, X), kernels.ck_and_ntk(spec, X @ rotation), strict=True):
+    for a, b in zip(
+        kernels.ck_and_ntk(spec, X), kernels.ck_and_ntk(spec, X @ rotation), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=0, atol=3e-10 * max(1.0, a.max()))
 
 

@@ -1,18 +1,19 @@
 """Finite-width simulators against the infinite-width kernels, by a declared statistical rule.
 
-Rule: R independent networks of width m. For each kernel entry, z = |mean - theory| / (standard error
-+ B / m), where B / m allows for the bias of order 1/m. The test fails when the largest z of its E
-entries passes the Bonferroni threshold of Student's t with R - 1 degrees of freedom at a false-alarm
-rate of 1e-6 for the whole test.
+Rule: R independent networks of width m. For each kernel entry,
+z = |mean - theory| / (standard error + B / m), where B / m allows for the bias of order 1/m. The
+test fails when the largest z of its E entries passes the Bonferroni threshold of Student's t with
+R - 1 degrees of freedom at a false-alarm rate of 1e-6 for the whole test.
 """
 
 import numpy as np
 import pytest
+from scipy import stats
+
 from implicitnn import kernels, simulate
 from implicitnn.activations import elu, gelu, hard_tanh, leaky_relu, relu, swish, tanh
 from implicitnn.errors import NotWellPosedError
 from implicitnn.specs import DEQ, ENN
-from scipy import stats
 
 REPLICAS = 40
 WIDTH = 160
@@ -42,7 +43,9 @@ def largest_deviation(draws: np.ndarray, theory: np.ndarray) -> float:
     values = draws[:, upper[0], upper[1]]
     error = values.std(axis=0, ddof=1) / np.sqrt(REPLICAS)
     scale = np.sqrt(np.outer(np.diag(theory), np.diag(theory)))[upper]
-    return float((np.abs(values.mean(axis=0) - theory[upper]) / (error + BIAS * scale / WIDTH)).max())
+    return float(
+        (np.abs(values.mean(axis=0) - theory[upper]) / (error + BIAS * scale / WIDTH)).max()
+    )
 
 
 def threshold(entries: int) -> float:
@@ -116,7 +119,7 @@ def test_same_seed_same_network():
     X, spec = samples(), DEQ(relu, 0.2)
     assert (simulate.ck(spec, X, 30, 5) == simulate.ck(spec, X, 30, 5)).all()
     F = simulate.features(spec, X, 30, 5)
-    assert (F @ F.T == simulate.ck(spec, X, 30, 5)).all()
+    assert (simulate.ck(spec, X, 30, 5) == F @ F.T).all()
 
 
 def test_divergence_is_reported():

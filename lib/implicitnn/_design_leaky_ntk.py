@@ -29,6 +29,7 @@ from implicitnn._validate import FloatArray
 from implicitnn.activations import Activation
 
 _GRID = np.concatenate([np.geomspace(1e-3, 0.05, 60, endpoint=False), np.linspace(0.05, 1.0, 600)])
+_GRID = np.append(_GRID, 1.0 + 1e-9)
 
 Shares = Callable[[FloatArray], FloatArray]
 
@@ -37,12 +38,14 @@ def solve(wanted: Wanted, layers: int) -> Solution:
     """Return the solutions of a scan over the last share, or the nearest point it met."""
     if layers == 2:
         return _solve_two(wanted)
+    grid = _grid(wanted)
     curves = [partial(_three, wanted, sign) for sign in (1.0, -1.0)]
-    found = [root for curve in curves for root in _roots(curve, wanted)]
+    roots = [root for curve in curves for root in _roots(curve, wanted, grid)]
+    found = [root for root in roots if not np.isnan(_inside(root[:, None])).any()]
     if not found:
         reason = "a scan over all L-ReLU nets of three layers finds no root of the four equations"
-        return _nearest(wanted, curves, reason)
-    nets = [_build(wanted, root) for root in found]
+        return _nearest(wanted, [_inside(curve(grid)) for curve in curves], reason)
+    nets = [_build(wanted, np.minimum(root, 1.0)) for root in found]
     return Solution(nets[0], others=tuple(nets[1:]))
 
 
@@ -51,7 +54,7 @@ def _solve_two(wanted: Wanted) -> Solution:
     found = _two_roots(wanted)
     if not found:
         reason = "the first three equations of two L-ReLU layers have no root"
-        return _nearest(wanted, [partial(_two, wanted)], reason)
+        return _nearest(wanted, [_two(wanted, _GRID)], reason)
     found.sort(key=lambda root: abs(float(numbers(wanted, root)[2]) - 1.0))
     nets = [_build(wanted, root) for root in found]
     misses = _energy_miss(wanted, found[0])
@@ -59,12 +62,12 @@ def _solve_two(wanted: Wanted) -> Solution:
     return Solution(nets[0], misses, reason, others=tuple(nets[1:]))
 
 
-def _nearest(wanted: Wanted, curves: Sequence[Shares], reason: str) -> Solution:
+def _nearest(wanted: Wanted, curves: Sequence[FloatArray], reason: str) -> Solution:
     """Hold the other equations and take the point of the scan nearest in the third.
 
     Where they cannot be held, the sum of the squares of all misses is minimised.
     """
-    points = np.concatenate([curve(_GRID) for curve in curves], axis=1)
+    points = np.concatenate(curves, axis=1)
     depth = len(points)
     points = points[:, ~np.isnan(points).any(axis=0)]
     if points.size:
@@ -168,8 +171,8 @@ def _two_roots(wanted: Wanted) -> list[FloatArray]:
     return [column for column in shares.T if not np.isnan(column).any()]
 
 
-def _three(wanted: Wanted, sign: float, z: FloatArray) -> FloatArray:
-    """Shares (3, m) for given z, from all equations but the third; NaN outside [0, 1]."""
+def _quadratic(wanted: Wanted, z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Coefficients of the equation for y that is left of the last equation."""
     c, weight = PI_LESS_2, wanted.input_weights
     q = _beta(wanted, 3) + 3.0
     h = (3 + weight) / (wanted.first * q)
@@ -178,12 +181,35 @@ def _three(wanted: Wanted, sign: float, z: FloatArray) -> FloatArray:
     g = 1.0 + weight * math.pi / c - j * z
     square = h * z + 2.0 * e / c * g
     linear = h * (1.0 + z) - 1.0 - e - e / c * (math.pi * g + 2.0 * j * (1.0 + z))
-    constant = e / c * math.pi * j * (1.0 + z)
+    return square, linear, e / c * math.pi * j * (1.0 + z)
+
+
+def _discriminant(wanted: Wanted, z: FloatArray) -> FloatArray:
+    square, linear, constant = _quadratic(wanted, z)
+    return np.asarray(linear**2 - 4.0 * square * constant)
+
+
+def _three(wanted: Wanted, sign: float, z: FloatArray) -> FloatArray:
+    """Shares (3, m) for given z, from all equations but the third; they may leave [0, 1]."""
+    q = _beta(wanted, 3) + 3.0
+    square, linear, _ = _quadratic(wanted, z)
     with np.errstate(invalid="ignore", divide="ignore"):
-        root = np.sqrt(linear**2 - 4.0 * square * constant)
-        y = (-linear + sign * root) / (2.0 * square)
+        y = (-linear + sign * np.sqrt(_discriminant(wanted, z))) / (2.0 * square)
         x = (1.0 + z + y * z) / (y * z * q)
-    return _inside(np.stack([x, y, z]))
+    return np.stack([x, y, z])
+
+
+def _grid(wanted: Wanted) -> FloatArray:
+    """Grid of z, with the places where the two curves of y meet and end."""
+    values = _discriminant(wanted, _GRID)
+    ends = []
+    for index in np.flatnonzero(values[:-1] * values[1:] < 0.0):
+        low, high = float(_GRID[index]), float(_GRID[index + 1])
+        place = float(
+            optimize.brentq(lambda z: float(_discriminant(wanted, np.array([z]))[0]), low, high)
+        )
+        ends += [place * (1.0 - 1e-10), place * (1.0 + 1e-10)]
+    return np.unique(np.append(_GRID, ends))
 
 
 def _inside(shares: FloatArray) -> FloatArray:
@@ -192,19 +218,44 @@ def _inside(shares: FloatArray) -> FloatArray:
     return np.where(good, np.minimum(shares, 1.0), np.nan)
 
 
-def _roots(curve: Shares, wanted: Wanted) -> Iterator[FloatArray]:
-    """Each change of sign of the third equation between neighbours of the grid."""
+def _roots(curve: Shares, wanted: Wanted, grid: FloatArray) -> Iterator[FloatArray]:
+    """Each root of the third equation: a change of sign, or two behind a dip between three nodes.
+
+    The curve is followed beyond [0, 1], so that no root is lost where it enters.
+    """
 
     def gap(z: float) -> float:
         return float(numbers(wanted, curve(np.array([z])))[1][0]) - wanted.third
 
-    values = numbers(wanted, curve(_GRID))[1] - wanted.third
-    with np.errstate(invalid="ignore"):
-        changes = np.flatnonzero(values[:-1] * values[1:] <= 0.0)
-    for index in changes:
-        low, high = float(_GRID[index]), float(_GRID[index + 1])
-        z = float(optimize.brentq(gap, low, high, xtol=1e-17, rtol=8.9e-16))
-        yield curve(np.array([z]))[:, 0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = numbers(wanted, curve(grid))[1] - wanted.third
+        signs = np.sign(values)
+    places = [float(z) for z in grid]
+    for low, middle, high in _dips(values):
+        side = float(signs[middle])
+        found = optimize.minimize_scalar(
+            lambda z, side=side: side * gap(z), bounds=(places[low], places[high])
+        )
+        if found.fun < 0.0:
+            yield from _bracketed(gap, curve, places[low], float(found.x))
+            yield from _bracketed(gap, curve, float(found.x), places[high])
+    for index in np.flatnonzero(signs[:-1] * signs[1:] <= 0.0):
+        yield from _bracketed(gap, curve, places[index], places[index + 1])
+
+
+def _dips(values: FloatArray) -> list[tuple[int, int, int]]:
+    """Triples of neighbours of one sign whose middle is nearest to zero."""
+    size, signs = np.abs(values), np.sign(values)
+    same = (signs[:-2] == signs[1:-1]) & (signs[1:-1] == signs[2:])
+    low = (size[1:-1] <= size[:-2]) & (size[1:-1] <= size[2:])
+    return [(int(i), int(i) + 1, int(i) + 2) for i in np.flatnonzero(same & low)]
+
+
+def _bracketed(
+    gap: Callable[[float], float], curve: Shares, low: float, high: float
+) -> Iterator[FloatArray]:
+    z = float(optimize.brentq(gap, low, high, xtol=1e-17, rtol=8.9e-16))
+    yield curve(np.array([z]))[:, 0]
 
 
 def _build(wanted: Wanted, shares: FloatArray) -> tuple[Activation, ...]:

@@ -74,7 +74,9 @@ def _implicit(spec: DEQ, q: FloatArray) -> Diagonal:
     energy, _, slope = layers(spec)[0].moments(v)
     # a sample that drives nothing: no bias, and phi(0) = 0 up to the rounding of the offset
     silent = float(spec.phi(np.zeros(1))[0] ** 2) < 1e-30 * spec.gamma2
-    energy = np.where((energy < NOTHING) | ((q == 0.0) & silent & (spec.sigma_c2 == 0.0)), 0.0, energy)
+    energy = np.where(
+        (energy < NOTHING) | ((q == 0.0) & silent & (spec.sigma_c2 == 0.0)), 0.0, energy
+    )
     drive = np.where(energy == 0.0, 0.0, drive)
     rate = spec.sigma_a2 * slope
     if (rate >= 1.0).any():
@@ -126,7 +128,7 @@ def _explicit(spec: ENN, q: FloatArray) -> Diagonal:
 
 @dataclass(frozen=True)
 class NormMap:
-    """The variable x in [-1, 1] that stands for the squared norm q in [low, high]: affine in log q."""
+    """The variable x in [-1, 1], affine in log q, for squared norms q in [low, high]."""
 
     low: float
     high: float

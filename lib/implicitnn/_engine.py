@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from . import _diagonal, _exact, _homogeneous, _passes, _threads
 from ._diagonal import Diagonal, Spec
 from ._samples_q import Samples
-from ._simd import BLOCK
 from .errors import AccuracyWarning
 from .specs import DEQ
 
@@ -52,7 +51,7 @@ class Job:
     def panels(self) -> list[Panel]:
         """Panels of rows."""
         n = self.first.shape[0]
-        return [(i, min(n, i + BLOCK)) for i in range(0, n, BLOCK)]
+        return [(i, min(n, i + _passes.ROWS)) for i in range(0, n, _passes.ROWS)]
 
 
 @dataclass(frozen=True)
@@ -94,13 +93,23 @@ def patch(job: Job, cover: Coverage, panel: Panel) -> Callable[[], None] | None:
     ]
     ck, ntk = (np.concatenate(parts) for parts in zip(*values, strict=True))
 
-    def write() -> None:
-        for out, field in ((job.first, ck), (job.second, ntk)):
-            out[index[0], index[1]] = field
-            if job.symmetric:
-                out[index[1], index[0]] = field
+    return lambda: write_listed(job, index, ck, ntk)
 
-    return write
+
+def refine(job: Job, index: NDArray[np.int64]) -> None:
+    """Replace listed entries by their exact values."""
+    for k in range(0, index.shape[1], CHUNK):
+        part = index[:, k : k + CHUNK]
+        inner = _passes.products(job.left.rows, job.right.rows, part)
+        write_listed(job, part, *solve_listed(job, part, inner))
+
+
+def write_listed(job: Job, index: NDArray[np.int64], ck: FloatArray, ntk: FloatArray) -> None:
+    """Write listed entries, and their mirror images when the kernel is symmetric."""
+    for out, field in ((job.first, ck), (job.second, ntk)):
+        out[index[0], index[1]] = field
+        if job.symmetric:
+            out[index[1], index[0]] = field
 
 
 def solve_listed(

@@ -32,7 +32,7 @@ SMALL = 1e-4
 
 
 class Moments(Protocol):
-    """Gamma(M) and E phi' phi' for fixed pairs of variances; ``slow`` marks pairs that need quadrature."""
+    """Gamma(M) and E phi' phi' for fixed pairs of variances; ``slow``: pairs left to quadrature."""
 
     slow: NDArray[np.bool_]
 
@@ -215,8 +215,14 @@ class PairKernels:
 
 
 def solve(
-    spec: Spec, left: Diagonal, right: Diagonal, gram: FloatArray, distance2: FloatArray,
-    params: str, tol: float, patient: bool = True,
+    spec: Spec,
+    left: Diagonal,
+    right: Diagonal,
+    gram: FloatArray,
+    distance2: FloatArray,
+    params: str,
+    tol: float,
+    patient: bool = True,
 ) -> PairKernels:
     """CK and NTK for m pairs with inner products ``gram`` and squared distances ``distance2``.
 
@@ -237,8 +243,14 @@ def solve(
 
 
 def _implicit(
-    spec: DEQ, left: Diagonal, right: Diagonal, gram: FloatArray, distance2: FloatArray,
-    params: str, tol: float, patient: bool,
+    spec: DEQ,
+    left: Diagonal,
+    right: Diagonal,
+    gram: FloatArray,
+    distance2: FloatArray,
+    params: str,
+    tol: float,
+    patient: bool,
 ) -> PairKernels:
     v1, v2 = left.variances[0], right.variances[0]
     evaluate = moments(_diagonal.layers(spec)[0], v1, v2, tol, patient)

@@ -3,9 +3,10 @@ r"""Positively homogeneous activations: one equation in one unknown, with a righ
 For f(t) = a t (t > 0), b t (t < 0) and phi = f - c, with :math:`\alpha = (a+b)/2`,
 :math:`\beta = (a-b)/2`, :math:`\rho = \cos\theta`:
 
-.. math:: k(\rho) = \alpha^2 \rho + \tfrac{2}{\pi} \beta^2 (\sin\theta + (\pi/2 - \theta) \rho), \quad
-   \rho - \sigma_a^2 k(\rho) = r_{ij}, \quad
-   r_{ij} = \frac{\sigma_b^2 x_i x_j + \sigma_c^2 + \sigma_a^2 (c^2 - c m_i - c m_j)}{\sqrt{v_i v_j}} .
+.. math:: k(\rho) = \alpha^2 \rho
+   + \tfrac{2}{\pi} \beta^2 (\sin\theta + (\pi/2 - \theta) \rho), \quad
+   \rho - \sigma_a^2 k(\rho) = r_{ij}, \quad r_{ij} = (v_i v_j)^{-1/2}
+   (\sigma_b^2 x_i^T x_j + \sigma_c^2 + \sigma_a^2 (c^2 - c m_i - c m_j)) .
 
 Solutions are tabulated in :math:`t = (r_{max} - r)^{1/2}`, in which they are analytic at rho = 1.
 """
@@ -69,7 +70,7 @@ class Shape:
 
 
 def solve_angle(shape: Shape, sigma_a2: float, square: FloatArray) -> FloatArray:
-    """theta with r_max - r(theta) = square: bisection, then Newton in theta."""
+    """Theta with r_max - r(theta) = square: bisection, then Newton in theta."""
     low, high = np.zeros_like(square), np.full_like(square, np.pi)
     theta = np.full_like(square, 0.5 * np.pi)
     for _ in range(90):
@@ -102,7 +103,7 @@ def variances(spec: DEQ, q: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def series(spec: DEQ, far: bool, tol: float) -> FloatArray:
-    """Chebyshev coefficients (degree, 2) of k and D/(1 - sa2 D) on half of the range of t^2.
+    """Coefficients (degree, 2) of k and D/(1 - sa2 D) on half of the range of t^2, by powers of y.
 
     Near rho = 1 the variable is t, on the far half it is the root of what is left of t^2: each
     half is analytic in its own variable.
@@ -119,8 +120,16 @@ def series(spec: DEQ, far: bool, tol: float) -> FloatArray:
         table = transform(values, 0)
         if np.abs(table[-2:]).max() < tol or count >= 128:
             used = np.nonzero(np.abs(table).max(axis=1) > 0.1 * tol)[0].max(initial=0)
-            return np.ascontiguousarray(table[: used + 1])
+            # the Chebyshev coefficients fall faster than the powers grow: nothing is lost
+            powers = [np.polynomial.chebyshev.cheb2poly(column) for column in table[: used + 1].T]
+            return np.ascontiguousarray(np.column_stack([_padded(p, used + 1) for p in powers]))
         count *= 2
+
+
+def _padded(values: FloatArray, size: int) -> FloatArray:
+    result = np.zeros(size)
+    result[: values.size] = values
+    return result
 
 
 def largest(spec: DEQ) -> float:

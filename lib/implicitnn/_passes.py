@@ -1,24 +1,26 @@
 """Compiled passes over the kernel matrix: the scan, and the fused table evaluations.
 
-Rows are taken in panels of BLOCK, columns in blocks of BLOCK. For a symmetric kernel only blocks on
+Rows are taken in panels of ROWS, columns in blocks of BLOCK. For a symmetric kernel only blocks on
 and above the diagonal are evaluated; each is written twice while it is in cache.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ._simd import BLOCK, clenshaw_pair
+from ._simd import BLOCK, clenshaw_pair, horner_pair
 
 FloatArray = NDArray[np.float64]
+# rows of a panel: two tiles of results then fit the first-level cache
+ROWS = 32
+# row length of a tile: a little more than BLOCK, so that columns do not fall on one cache set
+WIDTH = BLOCK + 4
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -38,7 +40,7 @@ def write_block(
         for i in range(i0, i1):
             for j in range(j0, j1):
                 out[i, j] = tile[i - i0, j - j0]
-    elif j0 > i0:
+    elif j0 >= i1:
         for i in range(i0, i1):
             for j in range(j0, j1):
                 out[i, j] = tile[i - i0, j - j0]
@@ -47,7 +49,7 @@ def write_block(
                 out[j, i] = tile[i - i0, j - j0]
     else:
         for i in range(i0, i1):
-            for j in range(i, j1):
+            for j in range(max(i, j0), j1):
                 out[i, j] = tile[i - i0, j - j0]
                 out[j, i] = tile[i - i0, j - j0]
 
@@ -131,7 +133,10 @@ def list_flagged(
 
 @compiled
 def distances(
-    left: FloatArray, right: FloatArray, scale1: FloatArray, scale2: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    scale1: FloatArray,
+    scale2: FloatArray,
     index: NDArray[np.int64],
 ) -> FloatArray:
     """|a x_i - b y_j|^2 for the listed pairs, from the differences themselves."""
@@ -142,6 +147,19 @@ def distances(
         for k in range(left.shape[1]):
             d = left[i, k] * scale1[i] - right[j, k] * scale2[j]
             total += d * d
+        result[m] = total
+    return result
+
+
+@compiled
+def products(left: FloatArray, right: FloatArray, index: NDArray[np.int64]) -> FloatArray:
+    """x_i . y_j for the listed pairs."""
+    result = np.empty(index.shape[1])
+    for m in range(index.shape[1]):
+        i, j = index[0, m], index[1, m]
+        total = 0.0
+        for k in range(left.shape[1]):
+            total += left[i, k] * right[j, k]
         result[m] = total
     return result
 
@@ -165,15 +183,15 @@ def table_panel(
 ) -> None:
     r"""Evaluate both tables on a panel of rows.
 
-    y = stretch (cos - middle); ``basis`` (blocks, rank * BLOCK); ``rows`` (panel, degree * rank * 2);
-    ``inv`` 1/|x|; ``scale`` (2, n) restores the size of the two kernels.
+    y = stretch (cos - middle); ``basis`` (blocks, rank * BLOCK); ``rows``
+    (panel, degree * rank * 2); ``inv`` 1/|x|; ``scale`` (2, n) restores the size of the two kernels.
     """
     columns = gram.shape[1]
     rank = basis.shape[1] // BLOCK
     degree = rows.shape[1] // (2 * rank)
     work = np.zeros(3 * BLOCK)
-    tile1, tile2 = np.empty((BLOCK, BLOCK)), np.empty((BLOCK, BLOCK))
-    for j0 in range(i0 if symmetric else 0, columns, BLOCK):
+    tile1, tile2 = np.empty((ROWS, WIDTH)), np.empty((ROWS, WIDTH))
+    for j0 in range(i0 // BLOCK * BLOCK if symmetric else 0, columns, BLOCK):
         j1 = min(columns, j0 + BLOCK)
         t = basis[j0 // BLOCK]
         for i in range(i0, i1):
@@ -189,26 +207,27 @@ def table_panel(
 
 
 @compiled
-def _two_sided(work: FloatArray, gap: FloatArray, near: FloatArray, far: FloatArray, total: float,
-               ones: FloatArray) -> None:
-    """Both series at a block of gaps t^2 in [0, total]: in t below total/2, in its mirror above."""
-    half = math.sqrt(0.5 * total)
-    stretch = 4.0 / half
-    top, low = 0.0, total
+def _two_sided(
+    work: FloatArray, gap: FloatArray, near: FloatArray, far: FloatArray, total: float
+) -> None:
+    """Both polynomials at gaps t^2 in [0, total]: in t below half, in its mirror above."""
+    limit = 0.5 * total
+    stretch = 2.0 / math.sqrt(limit)
+    above, below = 0, 0
     for j in range(BLOCK):
-        top = max(top, gap[j])
-        low = min(low, gap[j])
-    if low <= 0.5 * total:
-        for j in range(BLOCK):
-            work[j] = math.sqrt(min(0.5 * total, gap[j])) * stretch - 2.0
-        clenshaw_pair(work, ones, near, near.size // 2, 1)
-    if top > 0.5 * total:
+        far_side = 1 if gap[j] > limit else 0
+        above += far_side
+        below += 1 - far_side
+        work[j] = math.sqrt(min(limit, gap[j])) * stretch - 1.0
+    if below:
+        horner_pair(work, near, near.size // 2)
+    if above:
         other = np.empty(3 * BLOCK)
         for j in range(BLOCK):
-            other[j] = math.sqrt(min(0.5 * total, total - gap[j])) * stretch - 2.0
-        clenshaw_pair(other, ones, far, far.size // 2, 1)
+            other[j] = math.sqrt(min(limit, total - gap[j])) * stretch - 1.0
+        horner_pair(other, far, far.size // 2)
         for j in range(BLOCK):
-            if gap[j] > 0.5 * total:
+            if gap[j] > limit:
                 work[BLOCK + j], work[2 * BLOCK + j] = other[BLOCK + j], other[2 * BLOCK + j]
 
 
@@ -226,25 +245,44 @@ def homogeneous_panel(
     data2: FloatArray,
     everything: bool,
     symmetric: bool,
-) -> None:
+    edge: float,
+    index: NDArray[np.int64],
+) -> int:
     r"""Evaluate the one-dimensional table of a positively homogeneous activation.
 
-    ``near``, ``far`` (degree * 2): k and D/(1 - sa2 D) in t and in its mirror; ``constants``
-    (r_max, sb2, sc2, sa2, largest t^2); ``data`` rows: sqrt(v), 1/sqrt(v), half of
+    Entries within ``edge`` of either end of the range of t^2 are listed in ``index`` (2, room), to
+    be done with more care; returns their number.
+
+    ``near``, ``far`` (degree * 2): k and D/(1 - sa2 D) as polynomials in t and in its mirror;
+    ``constants`` (r_max, sb2, sc2, sa2, largest t^2); ``data`` rows: sqrt(v), 1/sqrt(v), half of
     sc2 + sa2 (c^2 - 2 c m), c^2/2 - c m.
     """
     columns = gram.shape[1]
-    work, gap, ones = np.zeros(3 * BLOCK), np.zeros(BLOCK), np.ones(BLOCK)
-    tile1, tile2 = np.empty((BLOCK, BLOCK)), np.empty((BLOCK, BLOCK))
+    work, gap = np.zeros(3 * BLOCK), np.full(BLOCK, 0.5 * constants[4])
+    tile1, tile2 = np.empty((ROWS, WIDTH)), np.empty((ROWS, WIDTH))
     r_max, sb2, sc2, sa2, total = (
-        constants[0], constants[1], constants[2], constants[3], constants[4])
-    for j0 in range(i0 if symmetric else 0, columns, BLOCK):
+        constants[0],
+        constants[1],
+        constants[2],
+        constants[3],
+        constants[4],
+    )
+    found, last = 0, total - edge
+    for j0 in range(i0 // BLOCK * BLOCK if symmetric else 0, columns, BLOCK):
         j1 = min(columns, j0 + BLOCK)
         for i in range(i0, i1):
             for j in range(j0, j1):
                 drive = sb2 * gram[i, j] + data1[2, i] + data2[2, j]
                 gap[j - j0] = min(total, max(0.0, r_max - drive * (data1[1, i] * data2[1, j])))
-            _two_sided(work, gap, near, far, total, ones)
+            outside = 0
+            for j in range(BLOCK):
+                outside += (1 if gap[j] < edge else 0) + (1 if gap[j] > last else 0)
+            if outside:
+                for j in range(max(j0, i + 1) if symmetric else j0, j1):
+                    if gap[j - j0] < edge or gap[j - j0] > last:
+                        index[0, found], index[1, found] = i, j
+                        found += 1
+            _two_sided(work, gap, near, far, total)
             for j in range(j0, j1):
                 k = work[BLOCK + j - j0]
                 d = work[2 * BLOCK + j - j0]
@@ -254,6 +292,7 @@ def homogeneous_panel(
                 tile2[i - i0, j - j0] = g + sa2 * d * g + extra
         write_block(first, tile1, i0, i1, j0, j1, symmetric)
         write_block(second, tile2, i0, i1, j0, j1, symmetric)
+    return found
 
 
 @compiled
@@ -274,8 +313,10 @@ def mehler(left: FloatArray, right: FloatArray, rho: FloatArray) -> tuple[FloatA
 def mehler_gap(
     left: FloatArray, right: FloatArray, gap: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    r""":math:`\frac12\sum_k (a_k - b_k)^2 + \sum_k a_k b_k (1 - \rho^k)` and
-    :math:`\sum_k k a_k b_k \rho^{k-1}`, (m,), at rho = 1 - gap; exact digits for small gaps."""
+    r"""Sums of (a - b)^2 / 2 + a b (1 - rho^k), and of k a b rho^(k-1), at rho = 1 - gap; (m,).
+
+    The first is half of E(phi(u) - phi(v))^2; small gaps keep their digits.
+    """
     pairs, terms = left.shape
     value, slope = np.zeros(pairs), np.zeros(pairs)
     for m in range(pairs):
@@ -291,25 +332,3 @@ def mehler_gap(
             power *= rho
         value[m], slope[m] = total, rate
     return value, slope
-
-
-@cache
-def warm_up() -> float:
-    """Compile (or load from the cache) every pass; returns the seconds it took, once a process."""
-    start = time.perf_counter()
-    n = 2
-    square, vector, pair = np.eye(n), np.ones(n), np.ones((4, n))
-    constants = np.ones(5)
-    basis, rows = np.ones((1, BLOCK)), np.ones((n, 4))
-    scan(square, vector, vector, 0, n, 0.9, True, np.empty(3))
-    index = np.zeros((2, n), dtype=np.int64)
-    if count_flagged(square, vector, vector, 0, n, -2.0, 2.0, True) == 0:
-        list_flagged(square, vector, vector, 0, n, -2.0, 2.0, True, index, vector)
-    distances(square, square, vector, vector, index)
-    table_panel(square, square.copy(), square.copy(), 0, n, basis, rows, 0.0, 1.0, vector, vector,
-                pair, pair, True)
-    homogeneous_panel(square, square.copy(), square.copy(), 0, n, np.ones(4), np.ones(4), constants,
-                      pair, pair, False, True)
-    mehler(square, square, square)
-    mehler_gap(square, square, vector)
-    return time.perf_counter() - start

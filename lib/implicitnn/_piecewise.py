@@ -71,20 +71,35 @@ def orthant(h: float, k: float, rho: float, gap: float) -> float:
         c, d = (4.0 - hk) / 8.0, (12.0 - hk) / 16.0
         power = -0.5 * (bs / square + hk)
         if power > -200.0:
-            total = a * math.exp(power) * (
-                1.0 - c * (bs - square) * (1.0 - d * bs / 5.0) / 3.0 + c * d * square**2 / 5.0)
+            total = (
+                a
+                * math.exp(power)
+                * (1.0 - c * (bs - square) * (1.0 - d * bs / 5.0) / 3.0 + c * d * square**2 / 5.0)
+            )
         if hk > -200.0:
             b = abs(h - k)
-            total -= (math.exp(-0.5 * hk) * _SQRT_2PI * upper(b / a) * b
-                      * (1.0 - c * bs * (1.0 - d * bs / 5.0) / 3.0))
+            total -= (
+                math.exp(-0.5 * hk)
+                * _SQRT_2PI
+                * upper(b / a)
+                * b
+                * (1.0 - c * bs * (1.0 - d * bs / 5.0) / 3.0)
+            )
         a *= 0.5
         for i in range(_NODES.size):
             xs = (a * (1.0 + _NODES[i])) ** 2
             rs = math.sqrt(1.0 - xs)
             power = -0.5 * (bs / xs + hk)
             if power > -200.0:
-                total += a * _WEIGHTS[i] * math.exp(power) * (
-                    math.exp(-hk * xs / (2.0 * (1.0 + rs) ** 2)) / rs - (1.0 + c * xs * (1.0 + d * xs)))
+                total += (
+                    a
+                    * _WEIGHTS[i]
+                    * math.exp(power)
+                    * (
+                        math.exp(-hk * xs / (2.0 * (1.0 + rs) ** 2)) / rs
+                        - (1.0 + c * xs * (1.0 + d * xs))
+                    )
+                )
         total = -total / (2.0 * math.pi)
     if rho > 0.0:
         return total + upper(max(h, k))
@@ -103,7 +118,10 @@ def _corner_pair(h: float, k: float, rho: float, gap: float, both: float) -> flo
             if high <= low:
                 return 0.0
             mass = upper(low) - upper(high)
-            dl, dh = math.exp(-0.5 * low * low) / _SQRT_2PI, math.exp(-0.5 * high * high) / _SQRT_2PI
+            dl, dh = (
+                math.exp(-0.5 * low * low) / _SQRT_2PI,
+                math.exp(-0.5 * high * high) / _SQRT_2PI,
+            )
             first = dl - dh
             second = mass + low * dl - high * dh
             return -second - k * first + h * first + h * k * mass
@@ -146,8 +164,14 @@ def _moments(c: FloatArray, s1: float, s2: float, rho: float, gap: float) -> tup
 
 
 @compiled
-def moments(c: FloatArray, v1: FloatArray, v2: FloatArray, gap: FloatArray, value: FloatArray,
-            product: FloatArray) -> None:
+def moments(
+    c: FloatArray,
+    v1: FloatArray,
+    v2: FloatArray,
+    gap: FloatArray,
+    value: FloatArray,
+    product: FloatArray,
+) -> None:
     """Fill E f f and E f' f' for pairs (m); ``gap`` = 1 - rho in [0, 2]."""
     for m in range(v1.size):
         rho = 1.0 - gap[m]

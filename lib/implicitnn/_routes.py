@@ -1,4 +1,4 @@
-"""The two fast routes: the one-dimensional table of homogeneous activations, and the general one."""
+"""The two fast routes: a one-dimensional table (homogeneous activations), and the general one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._simd import BLOCK
 from .specs import DEQ
 
 FloatArray = NDArray[np.float64]
-NEAR = 1e-6
+EDGE = 4e-6
 SAME = 1e-12
 LATTICE = 16
 CUTS = (1.0, 31 / 32, 15 / 16, 7 / 8, 3 / 4, 1 / 2)
@@ -60,18 +60,27 @@ def homogeneous(job: Job) -> None:
     constants = np.array(
         [1.0 - a2 * shape.top, spec.sigma_b2, spec.sigma_c2, a2, _homogeneous.largest(spec)]
     )
-    # zero samples are covered: their equation does not involve the angle
-    inv1, inv2 = (np.maximum(s.inverse, 1e-300) for s in (job.left, job.right))
-    cover = Coverage(inv1, inv2, -1.0 + NEAR, 1.0 - NEAR, False)
+    room = _passes.ROWS * job.first.shape[1]
 
     def work(panel: Panel) -> None:
-        write = _engine.patch(job, cover, panel)
-        _passes.homogeneous_panel(
-            job.first, job.first, job.second, *panel, near, far, constants, data1, data2,
-            job.params == "all", job.symmetric,
+        index = np.empty((2, room), dtype=np.int64)
+        found = _passes.homogeneous_panel(
+            job.first,
+            job.first,
+            job.second,
+            *panel,
+            near,
+            far,
+            constants,
+            data1,
+            data2,
+            job.params == "all",
+            job.symmetric,
+            EDGE,
+            index,
         )
-        if write is not None:
-            write()
+        if found:
+            _engine.refine(job, index[:, :found])
 
     _threads.each(work, job.panels)
 
@@ -96,7 +105,9 @@ def general(job: Job, probe: _check.Probe, tol: float) -> None:
     cover = Coverage(inv1, inv2, table.low - 1e-12, high + 1e-13, complete)
     index = 1 if job.params == "published" else 2
     basis1, scale1 = _prepare(job.spec, table, job.left, index)
-    basis2, scale2 = (basis1, scale1) if job.symmetric else _prepare(job.spec, table, job.right, index)
+    basis2, scale2 = (
+        (basis1, scale1) if job.symmetric else _prepare(job.spec, table, job.right, index)
+    )
     tiled = _tile(basis2)
     middle, stretch = 0.5 * (table.low + table.high), 2.0 / (table.high - table.low)
 
@@ -105,8 +116,20 @@ def general(job: Job, probe: _check.Probe, tol: float) -> None:
         write = _engine.patch(job, cover, panel)
         rows = table.rows(basis1[:, i0:i1])
         _passes.table_panel(
-            job.first, job.first, job.second, i0, i1, tiled, rows, middle, stretch, inv1, inv2,
-            scale1, scale2, job.symmetric,
+            job.first,
+            job.first,
+            job.second,
+            i0,
+            i1,
+            tiled,
+            rows,
+            middle,
+            stretch,
+            inv1,
+            inv2,
+            scale1,
+            scale2,
+            job.symmetric,
         )
         if write is not None:
             write()

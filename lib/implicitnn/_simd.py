@@ -111,3 +111,38 @@ def _emit(builder: Any, w: Any, t: Any, c: Any, rows: Any, rank: Any) -> None:
                     builder.store(total, now[k])
         for k in range(2):
             code.store(builder.load(now[k]), w, builder.add(lane, _int(BLOCK * (k + 1))))
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def horner_pair(typingctx: Any, work: Any, coefficients: Any, rows: Any) -> Any:
+    r"""Two polynomials at BLOCK arguments (Horner): :math:`\sum_r c_{rk} y_j^r`, k = 0, 1.
+
+    ``work`` holds y, then room for the results; ``coefficients`` is c, (rows, 2) flat.
+    """
+    signature = types.void(work, coefficients, rows)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        w, c = (
+            context.make_array(signature.args[k])(context, builder, args[k]).data for k in range(2)
+        )
+        _emit_horner(builder, w, c, args[2])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _emit_horner(builder: Any, w: Any, c: Any, rows: Any) -> None:
+    code = _Code(builder)
+    now = [cgutils.alloca_once(builder, _VECTOR) for _ in range(2)]
+    top = builder.sub(rows, _int(1))
+    with cgutils.for_range_slice(builder, _int(0), _int(BLOCK), _int(LANES), inc=True) as (lane, _):
+        y = code.load(w, lane)
+        for slot in now:
+            builder.store(ir.Constant(_VECTOR, [0.0] * LANES), slot)
+        with cgutils.for_range_slice(builder, top, _int(-1), _int(-1), inc=False) as (r, _):
+            for k in range(2):
+                place = builder.add(builder.mul(r, _int(2)), _int(k))
+                scalar = code.splat(builder.load(builder.gep(c, [place])))
+                builder.store(code.multiply_add(y, builder.load(now[k]), scalar), now[k])
+        for k in range(2):
+            code.store(builder.load(now[k]), w, builder.add(lane, _int(BLOCK * (k + 1))))

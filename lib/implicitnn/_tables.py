@@ -65,7 +65,9 @@ class _Series:
         # what Parseval leaves after K terms, for phi and for phi'
         square = self.table**2
         left = 1.0 - np.cumsum(square, axis=1) / self.energy[:, None]
-        steep = 1.0 - np.cumsum(square * np.arange(terms), axis=1) / (self.every * self.slope)[:, None]
+        steep = (
+            1.0 - np.cumsum(square * np.arange(terms), axis=1) / (self.every * self.slope)[:, None]
+        )
         rest = np.maximum(left, steep)
         self.rest = np.where(rest > 1e-13, rest, 0.0).max(axis=0)
 
@@ -124,7 +126,13 @@ def _solve_listed(
     index = np.repeat(np.arange(pairs), columns)
     q = (left.norms + right.norms)[index] - 2.0 * gram.ravel()
     result = _exact.solve(
-        spec, left.take(index), right.take(index), gram.ravel(), np.maximum(q, 0.0), params, tol,
+        spec,
+        left.take(index),
+        right.take(index),
+        gram.ravel(),
+        np.maximum(q, 0.0),
+        params,
+        tol,
         patient=False,
     )
     if result.slow.any():
@@ -157,7 +165,7 @@ def _solve_implicit(
 def build(
     spec: Spec, params: str, norm: NormMap, low: float, high: float, tol: float
 ) -> Table | None:
-    """The table for norms in ``norm`` and cosines in [low, high], to ``tol``; None if there is none."""
+    """The table for norms in ``norm`` and cosines in [low, high]; None if there is none."""
     norms, cosines = 10, 14
     try:
         while norms**2 * cosines <= 2 * MAX_NODES and cosines <= MAX_COSINES:
@@ -176,7 +184,13 @@ def build(
 
 
 def _nodal(
-    spec: Spec, params: str, norm: NormMap, low: float, high: float, norms: int, cosines: int,
+    spec: Spec,
+    params: str,
+    norm: NormMap,
+    low: float,
+    high: float,
+    norms: int,
+    cosines: int,
     tol: float,
 ) -> FloatArray:
     q = norm.nodes(norms)
@@ -198,9 +212,7 @@ def _nodal(
     return tensor
 
 
-def _compress(
-    tensor: FloatArray, norm: NormMap, low: float, high: float, tol: float
-) -> Table:
+def _compress(tensor: FloatArray, norm: NormMap, low: float, high: float, tol: float) -> Table:
     used = np.abs(tensor).max(axis=(0, 1, 3)) > 0.02 * tol
     tensor = tensor[:, :, : int(np.nonzero(used)[0].max(initial=0)) + 1]
     u, s, _ = np.linalg.svd(tensor.reshape(tensor.shape[0], -1), full_matrices=False)

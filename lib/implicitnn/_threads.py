@@ -18,9 +18,7 @@ def _controller() -> ThreadpoolController:
 def count() -> int:
     """Threads: what numba is allowed, and no more than the BLAS uses now."""
     blas = [
-        library["num_threads"]
-        for library in _controller().info()
-        if library["user_api"] == "blas"
+        library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"
     ]
     return max(1, min([int(config.NUMBA_NUM_THREADS), *blas]))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _passes, _routes, _validate
+from . import _routes, _validate, _warm
 from ._diagonal import Spec
 from .specs import DEQ, ENN
 
@@ -27,7 +27,12 @@ class Kernels(NamedTuple):
 
 
 def ck(spec: Spec, X: ArrayLike, Y: ArrayLike | None = None, *, tol: float = 1e-10) -> FloatArray:
-    r"""Conjugate kernel :math:`G_{ij} = E\,\phi(u_i)\phi(v_j)`.
+    r"""Conjugate kernel :math:`G_{ij} = E\,\phi(u)\phi(v)` (Ling et al. 2024, section 3).
+
+    Explicit networks: :math:`G_l = E\,\sigma_l(u)\sigma_l(v)`, (u, v) of covariance
+    :math:`G_{l-1}`, starting at :math:`G_0 = X Y^T`; the kernel of the last layer is returned.
+
+    Parameters, errors and accuracy as in :func:`ck_and_ntk`.
 
     Examples
     --------
@@ -46,7 +51,14 @@ def ntk(
     *,
     tol: float = 1e-10,
 ) -> FloatArray:
-    r"""Neural tangent kernel over (a, A) (``"published"``) or over all weights (``"all"``)."""
+    r"""Neural tangent kernel; see :func:`ck_and_ntk`.
+
+    Examples
+    --------
+    >>> from implicitnn.activations import linear
+    >>> ntk(DEQ(linear, 0.5), np.eye(2), params="all").round(6).tolist()
+    [[3.0, 0.0], [0.0, 3.0]]
+    """
     return ck_and_ntk(spec, X, Y, params, tol=tol).ntk
 
 
@@ -58,7 +70,48 @@ def ck_and_ntk(
     *,
     tol: float = 1e-10,
 ) -> Kernels:
-    r"""Both kernels together, at little more than the cost of one."""
+    r"""Both kernels together, at little more than the cost of one.
+
+    With :math:`\dot G = E\,\phi'(u)\phi'(v)`, the NTK of an implicit network is
+
+    .. math:: K = \frac{G}{1 - \sigma_a^2 \dot G}, \qquad
+       K_{all} = \frac{G + (\sigma_b^2 x_i^T x_j + \sigma_c^2)\,\dot G}{1 - \sigma_a^2 \dot G},
+
+    over the readout and A ("published"; Ling et al. 2024, section 3), or over B and the bias too
+    ("all"). Explicit: :math:`K_l = G_l + K_{l-1} \dot G_l` from :math:`K_0 = X Y^T`, all weights.
+
+    Sampled entries are checked against an exact route. Memory: the two results and small blocks.
+
+    Parameters
+    ----------
+    spec : DEQ or ENN.
+    X : samples in rows (n, p), already divided by the root of p; any real dtype.
+    Y : other samples (m, p); X by default.
+    params : "published" or "all".
+    tol : largest allowed error of an entry over the geometric mean of its two diagonal values,
+        from 1e-13 to 1e-3.
+
+    Returns
+    -------
+    Kernels(ck, ntk), float64, (n, m); exactly symmetric without Y.
+
+    Raises
+    ------
+    TypeError, ValueError : bad arguments; :math:`|x|^2` overflows.
+    NotWellPosedError : a sample so far from tau0 that its fixed point does not exist.
+    AccuracyError : the tolerance cannot be reached by any route.
+
+    Warns
+    -----
+    AccuracyWarning : some or all entries took the slow exact route.
+
+    Examples
+    --------
+    >>> from implicitnn.activations import linear
+    >>> both = ck_and_ntk(DEQ(linear, 0.5), np.eye(2))
+    >>> both.ck.round(6).tolist(), both.ntk.round(6).tolist()
+    ([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 2.0]])
+    """
     if not isinstance(spec, DEQ | ENN):
         raise TypeError(f"spec must be a DEQ or an ENN, got {spec!r}")
     params = _validate.one_of(params, "params", PARAMS)
@@ -77,4 +130,4 @@ def ck_and_ntk(
 
 def compile_seconds() -> float:
     """Seconds this process spent compiling the passes, or loading them from numba's cache."""
-    return _passes.warm_up()
+    return _warm.warm_up()

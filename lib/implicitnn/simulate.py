@@ -25,7 +25,7 @@ MAX_ITERATIONS = 5000
 
 @dataclass(frozen=True)
 class _Tangent:
-    """What the gradient of f = a^T z is made of: pairs (backward signal, forward input, variance)."""
+    """What the gradient of f = a^T z is made of: (backward signal, forward input, variance)."""
 
     features: FloatArray
     published: tuple[tuple[FloatArray, FloatArray, float], ...]
@@ -71,9 +71,7 @@ def features(
     return _explicit_states(spec, rows, m, generator)[0][-1]
 
 
-def ck(
-    spec: DEQ | ENN, X: ArrayLike, width: int, rng: np.random.Generator | int
-) -> FloatArray:
+def ck(spec: DEQ | ENN, X: ArrayLike, width: int, rng: np.random.Generator | int) -> FloatArray:
     r"""Conjugate kernel :math:`F F^T` of one random network, (n, n).
 
     Parameters and errors as in :func:`features`.
@@ -181,9 +179,7 @@ def _implicit_state(
     return z, z @ recurrent + drive
 
 
-def _implicit_tangent(
-    spec: DEQ, rows: FloatArray, m: int, rng: np.random.Generator
-) -> _Tangent:
+def _implicit_tangent(spec: DEQ, rows: FloatArray, m: int, rng: np.random.Generator) -> _Tangent:
     weights = _Weights.draw(spec, rows.shape[1], m, rng)
     readout = rng.standard_normal(m)
     z, h = _implicit_state(spec, rows, weights)
@@ -215,9 +211,7 @@ def _explicit_states(
     return states, preactivations, weights
 
 
-def _explicit_tangent(
-    spec: ENN, rows: FloatArray, m: int, rng: np.random.Generator
-) -> _Tangent:
+def _explicit_tangent(spec: ENN, rows: FloatArray, m: int, rng: np.random.Generator) -> _Tangent:
     states, preactivations, weights = _explicit_states(spec, rows, m, rng)
     signal = np.broadcast_to(rng.standard_normal(m), states[-1].shape)
     parts = []

@@ -52,7 +52,7 @@ STUDY = Study(
     row=row,
     grids={
         "quick": grid(320, (2, 8, 32)),
-        "paper": grid(1600, (2, 4, 8, 16, 32, 64, 128)),
+        "paper": grid(1280, (2, 4, 8, 16, 32, 64, 128)),
     },
     seeds={"quick": (0, 1, 2), "paper": tuple(range(10))},
     claims=("A13",),

@@ -136,7 +136,7 @@ def _cost(settings: Mapping[str, object]) -> float:
 STUDY = Study(
     name="kernel_errors",
     row=row,
-    grids={"quick": grid((128, 512)), "paper": grid(SIZES) + small_means(SIZES)},
+    grids={"quick": grid((128, 256, 512)), "paper": grid(SIZES) + small_means(SIZES)},
     seeds={"quick": (1000, 1001, 1002), "paper": tuple(range(10))},
     claims=("A1", "A2", "AE1", "AE2"),
     rtol=1e-5,

@@ -1,0 +1,1 @@
+"""Speed of the kernels against a floor and against peers; run with ``make bench``."""
