@@ -5,6 +5,7 @@ PORT ?= 8000
 # Minutes that one call of `make paper` may take; it resumes where it stopped.
 MINUTES ?= 20
 
+START := $(shell date +%s)
 VENV := .venv
 BIN := $(VENV)/bin
 DOIT := $(BIN)/doit --file dodo.py
@@ -45,7 +46,7 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 
 book: setup
 	$(DOIT) run --continue -n 2 --parallel-type thread html
-	$(BIN)/python book/build_book.py report
+	$(BIN)/python book/build_book.py report --since $(START)
 
 test: browser setup
 	$(DOIT) run --continue lint types unit

@@ -24,7 +24,7 @@ DOIT_CONFIG = {
     "reporter": Progress,
     "verbosity": 2,
 }
-SCRIPTS = [str(ROOT / "book" / name) for name in ("build_book.py", "dependencies.py")]
+SCRIPTS = [str(ROOT / "book" / name) for name in ("build_book.py", "transform.py")]
 
 
 def files(*patterns: str) -> list[str]:

@@ -157,8 +157,8 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def peers() -> None:
-    """Install neural-tangents with its pins beside the project's environment, and run it."""
-    place = ROOT / ".venv-peers"
+    """Install neural-tangents with its pins in an environment of its own, and run it."""
+    place = ROOT / "benchmarks" / ".venv-peers"
     python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
         venv.create(place, with_pip=True)

@@ -14,11 +14,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
 import yaml
-from nbformat import NotebookNode
+
+from transform import complaints, with_figures, with_links_and_tex
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
@@ -50,6 +52,8 @@ def environment() -> dict[str, str]:
         "JUPYTER_PREFER_ENV_PATH": "1",
         "IPYTHONDIR": str(BUILD / "ipython"),
         "MPLCONFIGDIR": str(BUILD / "matplotlib"),
+        # Figures reach a page through page.figure only, never by being left open.
+        "MPLBACKEND": "agg",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         "PYTHONHASHSEED": "0",
     }
@@ -81,69 +85,14 @@ def traceback_of(executed: Path) -> str:
     return plain("\n".join(line for error in errors for line in error.traceback))[-4000:]
 
 
-def own(output: NotebookNode) -> dict:
-    """What implicitnn.pages attached to an output."""
-    return output.get("metadata", {}).get("implicitnn", {})
-
-
-def complaints(name: str, notebook: NotebookNode) -> list[str]:
-    """Output that must not reach a reader: warnings and errors."""
-    found = []
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if output.output_type == "error":
-                found.append(f"{name}: error {output.ename}: {output.evalue}")
-            elif output.output_type == "stream" and output.name == "stderr":
-                found.append(f"{name}: text on standard error: {output.text.strip()[:500]}")
-    return found
-
-
-def with_figures(name: str, notebook: NotebookNode) -> NotebookNode:
-    """Turn figure outputs into MyST figures: number, caption leading to the source, alt text."""
-    link = f"Source: {{download}}`notebooks/{name}.md <source/{name}.md>`."
-    for cell in notebook.cells:
-        if "injected-parameters" in cell.metadata.get("tags", []):
-            cell.metadata["tags"].append("remove-cell")
-        for output in cell.get("outputs", []):
-            meta = own(output)
-            if meta.get("kind") != "figure":
-                continue
-            caption = re.sub(r"Source: \S+\.md\.$", "", meta["caption"]).strip()
-            cell.metadata["mystnb"] = {
-                "figure": {"name": meta["name"], "caption": f"{caption} {link}"},
-                "image": {"alt": meta["alt"]},
-            }
-    return notebook
-
-
-def with_links(notebook: NotebookNode) -> NotebookNode:
-    """Lead from every claim of the ledger's table to its page, and between notebooks.
-
-    In the sources a link names the file, so that it works in an editor; in the site it names the
-    document, which is an executed notebook.
-    """
-    claims = yaml.safe_load((BOOK / "claims.yml").read_text())["claims"]
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = re.sub(r"\]\((\d\d_\w+)\.md([)#])", r"](\1\2", cell.source)
-        for output in cell.get("outputs", []):
-            if own(output).get("kind") != "ledger":
-                continue
-            table = output.data["text/html"]
-            for claim in claims:
-                link = f'<a href="{claim["notebook"]}.html">{claim["id"]}</a>'
-                table = table.replace(f"<td>{claim['id']}</td>", f"<td>{link}</td>")
-            output.data["text/html"] = table
-    return notebook
-
-
 def stage_notebook(name: str) -> list[str]:
     """Put one executed notebook and its source among the book's sources."""
     notebook = nbformat.read(EXECUTED / f"{name}.ipynb", as_version=4)
     target = STAGE / "notebooks" / f"{name}.ipynb"
     source = target.parent / "source" / f"{name}.md"
     source.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(with_links(with_figures(name, notebook)), target)
+    claims = yaml.safe_load((BOOK / "claims.yml").read_text())["claims"]
+    nbformat.write(with_links_and_tex(with_figures(name, notebook), claims), target)
     shutil.copyfile(NOTEBOOKS / f"{name}.md", source)
     return complaints(name, notebook)
 
@@ -214,14 +163,15 @@ def seconds(name: str) -> float:
     return float(notebook["metadata"]["papermill"]["duration"])
 
 
-def report() -> str:
-    """Where the book is and what its notebooks cost."""
+def report(since: int | None = None) -> str:
+    """Where the book is, what its notebooks cost, and how long this command took."""
     page = HTML / "index.html"
     if not page.is_file():
         return "There is no book yet: run `make book`."
     done = [name for name in names() if (EXECUTED / f"{name}.ipynb").is_file()]
     total = sum(map(seconds, done))
-    return f"Book: {page.as_uri()}\n({len(done)} notebooks, {total:.0f} s of execution in all)"
+    wall = "" if since is None else f"Wall time of this command: {time.time() - since:.0f} s\n"
+    return f"{wall}{len(done)} notebooks, {total:.0f} s of execution in all\nBook: {page.as_uri()}"
 
 
 def main() -> int:
@@ -233,7 +183,8 @@ def main() -> int:
     one.add_argument("--tier", default="quick", choices=("quick", "paper"))
     one.add_argument("--seed", type=int, default=0)
     commands.add_parser("html", help="build").add_argument("--partial", action="store_true")
-    commands.add_parser("report", help="where the book is")
+    where = commands.add_parser("report", help="where the book is")
+    where.add_argument("--since", type=int, help="start of the command, in seconds")
     arguments = parser.parse_args()
     if arguments.command == "execute":
         problem = execute(arguments.name, arguments.tier, arguments.seed)
@@ -243,7 +194,7 @@ def main() -> int:
         problem = html(arguments.partial)
         print(problem or report())
         return int(problem is not None)
-    print(report())
+    print(report(arguments.since))
     return 0
 
 

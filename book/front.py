@@ -23,7 +23,9 @@ def draw() -> str:
         for column, label, look in LINES:
             figures.band(ax, rows, "n", column, label=label, look=look)
         floor = rows.groupby("n")["floor_diagonal"].median()
-        ax.plot(floor.index, floor, color="#7F7F7F", linewidth=1, marker="", label="size of the term")
+        ax.plot(
+            floor.index, floor, color="#7F7F7F", linewidth=1, marker="", label="size of the term"
+        )
         figures.log_sizes(ax, rows["n"])
         ax.set(xlabel="samples $n$, dimension $p = 1.25\\,n$", ylabel=r"$\Vert G-\bar G\Vert$")
         figures.direct_labels(ax)

@@ -17,8 +17,10 @@ import build_book  # noqa: E402
 import check_build  # noqa: E402
 import dependencies  # noqa: E402
 import install  # noqa: E402
+import transform  # noqa: E402
 
 PACKAGE = ROOT / "lib" / "implicitnn"
+CLAIMS = [{"id": "A12", "notebook": "08_rates"}]
 
 
 def write(folder: Path, code: str) -> Path:
@@ -79,7 +81,7 @@ def figure_output() -> dict:
 
 def test_figure_gets_number_caption_link_and_alt_text():
     notebook = new_notebook(cells=[new_code_cell("plot()", outputs=[figure_output()])])
-    figure = build_book.with_figures("page", notebook).cells[0].metadata["mystnb"]
+    figure = transform.with_figures("page", notebook).cells[0].metadata["mystnb"]
     assert figure["image"]["alt"] == "A line that rises."
     assert figure["figure"]["name"] == "fig-x"
     assert figure["figure"]["caption"] == (
@@ -89,13 +91,13 @@ def test_figure_gets_number_caption_link_and_alt_text():
 
 def test_injected_parameters_are_hidden():
     cell = new_code_cell("seed = 0", metadata={"tags": ["injected-parameters"]})
-    notebook = build_book.with_figures("page", new_notebook(cells=[cell]))
+    notebook = transform.with_figures("page", new_notebook(cells=[cell]))
     assert "remove-cell" in notebook.cells[0].metadata["tags"]
 
 
 def test_links_between_notebooks_lead_to_documents():
     cell = new_markdown_cell("[a](03_theorem_1.md) [b](08_rates.md#x) [c](../notation.md)")
-    notebook = build_book.with_links(new_notebook(cells=[cell]))
+    notebook = transform.with_links_and_tex(new_notebook(cells=[cell]), [])
     assert notebook.cells[0].source == "[a](03_theorem_1) [b](08_rates#x) [c](../notation.md)"
 
 
@@ -103,8 +105,22 @@ def test_claims_of_the_ledger_lead_to_their_pages():
     meta = {"implicitnn": {"kind": "ledger"}}
     output = new_output("display_data", data={"text/html": "<td>A12</td>"}, metadata=meta)
     notebook = new_notebook(cells=[new_code_cell("page.ledger()", outputs=[output])])
-    table = build_book.with_links(notebook).cells[0].outputs[0].data["text/html"]
+    table = transform.with_links_and_tex(notebook, CLAIMS).cells[0].outputs[0].data["text/html"]
     assert table == '<td><a href="08_rates.html">A12</a></td>'
+
+
+def test_tex_in_tables_is_marked_for_mathjax():
+    output = new_output("execute_result", data={"text/html": r"<th>$\sqrt{p}$</th><td>5</td>"})
+    notebook = new_notebook(cells=[new_code_cell("table", outputs=[output])])
+    table = transform.with_links_and_tex(notebook, CLAIMS).cells[0].outputs[0].data["text/html"]
+    span = r'<span class="math notranslate nohighlight">\(\sqrt{p}\)</span>'
+    assert table == f"<th>{span}</th><td>5</td>"
+
+
+def test_an_image_outside_a_figure_is_a_complaint():
+    bare = new_output("display_data", data={"image/png": "", "text/plain": ""})
+    notebook = new_notebook(cells=[new_code_cell("plot()", outputs=[bare, figure_output()])])
+    assert len(transform.complaints("page", notebook)) == 1
 
 
 def test_text_on_standard_error_and_errors_are_complaints():
@@ -112,7 +128,7 @@ def test_text_on_standard_error_and_errors_are_complaints():
     error = new_output("error", ename="ValueError", evalue="bad", traceback=[])
     fine = new_output("stream", name="stdout", text="fine")
     notebook = new_notebook(cells=[new_code_cell("x", outputs=[warning, error, fine])])
-    found = build_book.complaints("page", notebook)
+    found = transform.complaints("page", notebook)
     assert len(found) == 2 and "old" in found[0] and "bad" in found[1]
 
 

@@ -57,6 +57,7 @@ _TEX = {
     r"\xi": "xi",
     r"\Sigma": "Sigma",
 }
+_COMMAND = re.compile(r"\\(?:[A-Za-z]+|.)")
 
 
 def spoken(text: str) -> str:
@@ -66,12 +67,10 @@ def spoken(text: str) -> str:
     --------
     >>> spoken(r"$\sigma_a^{2}$ and $n$")
     'sigma_a^2 and n'
+    >>> spoken(r"$\Vert\Sigma\Vert$")
+    '‖Sigma‖'
     """
-    for command in sorted(_TEX, key=len, reverse=True):
-        # A command of letters ends where the letters end; one of a sign ends with the sign.
-        end = r"(?![A-Za-z])" if command[-1].isalpha() else ""
-        text = re.sub(re.escape(command) + end, _TEX[command], text)
-    text = re.sub(r"\\([A-Za-z]+)", r"\1", text)
+    text = _COMMAND.sub(lambda found: _TEX.get(found[0], found[0][1:]), text)
     return " ".join(re.sub(r"[${}\\\"]", "", text).split())
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _diagonal, _piecewise, gaussian
+from . import _diagonal, _exponential, _piecewise, gaussian
 from ._diagonal import Diagonal, Spec
 from ._homogeneous import Shape
 from ._layer import Layer
@@ -25,7 +25,8 @@ from ._passes import mehler, mehler_gap
 from .specs import DEQ
 
 FloatArray = NDArray[np.float64]
-TERMS = 256
+TERMS, MANY = 256, 1024
+LARGE = 30.0
 STEPS = 40
 TINY = 1e-11
 SMALL = 1e-4
@@ -94,8 +95,11 @@ class _Series:
     def __init__(self, pairs: _Pairs, tol: float, patient: bool) -> None:
         self.pairs, self.tol, self.patient = pairs, tol, patient
         self.slow = np.zeros(pairs.v1.size, dtype=bool)
-        table = pairs.layer.hermite(pairs.every, TERMS)
-        k = np.arange(TERMS)
+        # steep activations need more terms; moving kinks would make them dear
+        far = pairs.every.max() > LARGE and not pairs.layer.moved_kinks
+        self.terms = MANY if far else TERMS
+        table = pairs.layer.hermite(pairs.every, self.terms)
+        k = np.arange(self.terms)
         energy, _, slope = pairs.layer.moments(pairs.every)
         rest = 1.0 - (table**2).sum(axis=1) / energy
         rest_slope = 1.0 - (table**2 @ k) / pairs.every / np.maximum(slope, 1e-300)
@@ -114,7 +118,7 @@ class _Series:
     def _slopes(
         self, one: NDArray[np.intp], two: NDArray[np.intp]
     ) -> tuple[FloatArray, FloatArray]:
-        table = self.pairs.layer.hermite_slope(self.pairs.every, TERMS)
+        table = self.pairs.layer.hermite_slope(self.pairs.every, self.terms)
         return table[one], table[two]
 
     def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -124,16 +128,33 @@ class _Series:
         product = product / p.size
         if self.steep is not None:
             product = mehler(*self.steep, 1.0 - gap[:, None])[0][:, 0]
-        last = np.abs(1.0 - gap) ** TERMS
+        last = np.abs(1.0 - gap) ** self.terms
         # the energy beyond the last term belongs to Gamma, but for the share its covariance takes
         gamma = drop + self.beyond - self.shared * last
         unsafe = last * self.tail > self.tol
         gamma, product = _with_leading_order(p, half, gamma, product)
         unsafe &= half > TINY * p.size
+        unsafe &= ~self._close(gap, unsafe, gamma, product)
         for m in np.nonzero(unsafe & self.patient)[0]:
             gamma[m], product[m] = self._integrate(int(m), float(gap[m]))
         self.slow |= unsafe
         return gamma, product
+
+    def _close(
+        self, gap: FloatArray, unsafe: NDArray[np.bool_], gamma: FloatArray, product: FloatArray
+    ) -> NDArray[np.bool_]:
+        """Closed form of ELU for unsafe pairs of moderate variance; returns which were done."""
+        p, c = self.pairs, self.pairs.layer.phi.offset
+        done = unsafe & (np.maximum(p.v1, p.v2) < _exponential.LARGEST) & p.layer.closed
+        if done.any():
+            v1, v2 = p.v1[done], p.v2[done]
+            value, slope = np.empty_like(v1), np.empty_like(v1)
+            _exponential.moments(v1, v2, gap[done], value, slope)
+            means = _exponential.mean(v1) + _exponential.mean(v2)
+            # the constant drops out of Gamma, so the energies are those of f itself
+            energy = 0.5 * (p.energy1 + p.energy2)[done] + c * means - c * c
+            gamma[done], product[done] = energy - value, slope
+        return done
 
     def _integrate(self, m: int, gap: float) -> tuple[float, float]:
         p, phi = self.pairs, self.pairs.layer.phi

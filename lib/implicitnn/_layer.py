@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _piecewise, gaussian
+from .activations import elu
 from .specs import Centred
 
 FloatArray = NDArray[np.float64]
@@ -41,6 +42,11 @@ class Layer:
     def corners(self) -> FloatArray | None:
         """Kinks and jumps when phi is piecewise linear, else None."""
         return _piecewise.corners(self.phi) if self.phi.kinks else None
+
+    @cached_property
+    def closed(self) -> bool:
+        """Whether closed forms exist: piecewise linear, or ELU."""
+        return self.corners is not None or self.phi.activation == elu
 
     def nodes(self, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Nodes and weights of N(0, 1), each (1, P) or (m, P) when kinks move with the variance."""

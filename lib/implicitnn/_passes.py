@@ -184,7 +184,8 @@ def table_panel(
     r"""Evaluate both tables on a panel of rows.
 
     y = stretch (cos - middle); ``basis`` (blocks, rank * BLOCK); ``rows``
-    (panel, degree * rank * 2); ``inv`` 1/|x|; ``scale`` (2, n) restores the size of the two kernels.
+    (panel, degree * rank * 2); ``inv`` 1/|x|; ``scale`` (2, n): the size of the
+    two kernels.
     """
     columns = gram.shape[1]
     rank = basis.shape[1] // BLOCK

@@ -108,7 +108,7 @@ def orthant(h: float, k: float, rho: float, gap: float) -> float:
 
 
 @compiled
-def _corner_pair(h: float, k: float, rho: float, gap: float, both: float) -> float:
+def corner_pair(h: float, k: float, rho: float, gap: float, both: float) -> float:
     """E (x - h)_+ (y - k)_+ with ``both`` = P(x > h, y > k)."""
     square = gap * (2.0 - gap)
     if square <= 0.0:
@@ -158,7 +158,7 @@ def _moments(c: FloatArray, s1: float, s2: float, rho: float, gap: float) -> tup
             far = abs(c[j]) / s2
             r = rho * side1 * side2
             both = orthant(h, far, r, gap)
-            value += c[i + 1] * c[j + 1] * s1 * s2 * _corner_pair(h, far, r, gap, both)
+            value += c[i + 1] * c[j + 1] * s1 * s2 * corner_pair(h, far, r, gap, both)
             product += c[i + 1] * c[j + 1] * side1 * side2 * both
     return value, product
 

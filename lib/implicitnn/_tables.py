@@ -101,7 +101,7 @@ def _solve_nodes(
     try:
         return _solve_series(spec, left, right, gram, params, tol)
     except _TooRough:
-        if any(layer.corners is None for layer in layers(spec)) or gram.size > MAX_LISTED:
+        if not all(layer.closed for layer in layers(spec)) or gram.size > MAX_LISTED:
             raise
         return _solve_listed(spec, left, right, gram, params, tol)
 

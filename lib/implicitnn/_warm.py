@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from . import _passes, _piecewise
+from . import _exponential, _passes, _piecewise
 from ._simd import BLOCK
 
 
@@ -60,4 +60,5 @@ def warm_up() -> float:
     _passes.mehler(square, square, square)
     _passes.mehler_gap(square, square, vector)
     _piecewise.moments(np.ones(4), vector, vector, vector, vector.copy(), vector.copy())
+    _exponential.moments(vector, vector, vector, vector.copy(), vector.copy())
     return time.perf_counter() - start

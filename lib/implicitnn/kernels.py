@@ -37,8 +37,8 @@ def ck(spec: Spec, X: ArrayLike, Y: ArrayLike | None = None, *, tol: float = 1e-
     Examples
     --------
     >>> from implicitnn.activations import relu
-    >>> ck(DEQ(relu, 0.2), np.eye(2)).round(4).tolist()
-    [[0.2926, -0.0016], [-0.0016, 0.2926]]
+    >>> ck(DEQ(relu, 0.2), [[1.0, 0.0], [0.6, 0.8]]).round(4).tolist()
+    [[0.2926, 0.1526], [0.1526, 0.2926]]
     """
     return ck_and_ntk(spec, X, Y, tol=tol).ck
 

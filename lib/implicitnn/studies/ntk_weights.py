@@ -83,7 +83,7 @@ STUDY = Study(
     row=row,
     grids={
         "quick": grid(500, ("relu", "tanh")),
-        "paper": grid(2000, ("relu", "tanh", "swish")),
+        "paper": grid(1000, ("relu", "tanh", "swish")),
     },
     seeds={"quick": tuple(range(1000, 1008)), "paper": tuple(range(32))},
     claims=("AE3",),
