@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from benchmarks import cases, contenders
-from implicitnn import _reference, kernels
+from implicitnn import kernels
+from implicitnn._kernels import reference as _reference
 from implicitnn.activations import relu
 from implicitnn.specs import DEQ
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from implicitnn import _readers
+from implicitnn._data import readers as _readers
 
 DATA = Path(__file__).resolve().parent
 REGISTRY = DATA / "registry.json"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from implicitnn import activations as act
-from implicitnn._activation_checks import check
+from implicitnn._gaussian.activation_checks import check
 from implicitnn.activations import Activation
 from implicitnn.errors import InvalidActivationError
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import yaml
 
-from implicitnn import _words, claims
-from implicitnn._rows import Row, Tolerance, cell_key
+from implicitnn import claims
+from implicitnn._book import words as _words
+from implicitnn._runs.rows import Row, Tolerance, cell_key
 from implicitnn.claims import Evidence, LedgerError
 
 # One claim with a commented part of every shape.

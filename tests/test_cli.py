@@ -10,7 +10,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from implicitnn import _cli, _cli_paper, _registry, doctor, sweeps
+from implicitnn import doctor, sweeps
+from implicitnn._cli.parser import paper as _cli_paper
+from implicitnn._cli.parser import parser as _cli
+from implicitnn._data import registry as _registry
 from implicitnn.doctor import Section
 from implicitnn.sweeps import Status, Study
 

@@ -16,8 +16,13 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from implicitnn import _download, _inventory, _locate, _readers, _registry, datasets
-from implicitnn._registry import RemoteFile
+from implicitnn import datasets
+from implicitnn._data import download as _download
+from implicitnn._data import inventory as _inventory
+from implicitnn._data import locate as _locate
+from implicitnn._data import readers as _readers
+from implicitnn._data import registry as _registry
+from implicitnn._data.registry import RemoteFile
 from implicitnn.errors import (
     DataFileError,
     DataNotFoundError,

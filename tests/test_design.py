@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from scipy import special
 
 from implicitnn import activations, design, equivalents, gaussian, kernels
-from implicitnn._design_cubic import curve, quadratic_points, system
-from implicitnn._design_grid import coefficients as grid_coefficients
-from implicitnn._design_layers import (
+from implicitnn._design.cubic import curve, quadratic_points, system
+from implicitnn._design.grid import coefficients as grid_coefficients
+from implicitnn._design.layers import (
     hermite_of_shares,
     l_relu_of_share,
     parameters,
     quadratic_of_shares,
 )
-from implicitnn._design_targets import explicit_numbers, wanted_ck, weighted_numbers
+from implicitnn._design.targets import explicit_numbers, wanted_ck, weighted_numbers
 from implicitnn.activations import Activation
 from implicitnn.design import Match, Status
 from implicitnn.errors import UnsupportedSpecError

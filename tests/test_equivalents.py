@@ -16,7 +16,7 @@ from numpy.polynomial import chebyshev
 from scipy import stats
 
 from implicitnn import activations, equivalents, gaussian, mixtures, spectra
-from implicitnn._lowrank import LowRankPlusDiagonal
+from implicitnn._rmt.lowrank import LowRankPlusDiagonal
 from implicitnn.errors import ScaleMismatchError, UnsupportedSpecError
 from implicitnn.mixtures import GaussianMixture, Sample
 from implicitnn.specs import DEQ, ENN, Centred

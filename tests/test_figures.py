@@ -10,7 +10,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from implicitnn import figures
-from implicitnn._describe import spoken
+from implicitnn._book.describe import spoken
 
 
 @pytest.fixture

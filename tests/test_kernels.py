@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicitnn import _reference, kernels
+from implicitnn import kernels
+from implicitnn._kernels import reference as _reference
 from implicitnn.activations import (
     Activation,
     elu,
@@ -223,7 +224,7 @@ def test_results_repeat_exactly_and_are_symmetric():
 
 
 def test_threads_do_not_change_results(monkeypatch):
-    from implicitnn import _threads
+    from implicitnn._kernels import threads as _threads
 
     X = gaussian_data(200, 20, 14)
     for spec in FAST:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicitnn import _moments, mixtures
+from implicitnn import mixtures
+from implicitnn._rmt import moments as _moments
 from implicitnn.mixtures import GaussianMixture, Sample, Statistics
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import papermill
 import pytest
 
-from implicitnn import _page_tables, figures, pages, sweeps
+from implicitnn import figures, pages, sweeps
+from implicitnn._book import tables as _page_tables
 from implicitnn.pages import Page
 from implicitnn.sweeps import Study
 

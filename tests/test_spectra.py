@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator
 
-from implicitnn import _lanczos, spectra
-from implicitnn._lowrank import LowRankPlusDiagonal
+from implicitnn import spectra
+from implicitnn._rmt import lanczos as _lanczos
+from implicitnn._rmt.lowrank import LowRankPlusDiagonal
 from implicitnn.errors import AccuracyError
 
 

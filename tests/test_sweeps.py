@@ -18,8 +18,12 @@ import pytest
 import threadpoolctl
 
 import implicitnn
-from implicitnn import _execute, _provenance, _rows, _study, sweeps
-from implicitnn._provenance import Library, closure, digest, reachable, tree
+from implicitnn import sweeps
+from implicitnn._runs import execute as _execute
+from implicitnn._runs import provenance as _provenance
+from implicitnn._runs import rows as _rows
+from implicitnn._runs import study as _study
+from implicitnn._runs.provenance import Library, closure, digest, reachable, tree
 from implicitnn.errors import DataNotFoundError
 from implicitnn.sweeps import Study, SweepError, Tolerance
 

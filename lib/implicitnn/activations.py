@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from . import _validate
-from ._activation_checks import check
+from implicitnn import _validate
+from implicitnn._gaussian.activation_checks import check
 
 FloatArray = NDArray[np.float64]
 Function = Callable[[FloatArray], FloatArray]

@@ -52,8 +52,11 @@ from typing import Any
 
 import pandas as pd
 
-from implicitnn import _project, _provenance, _words, statistics, sweeps
-from implicitnn._ledger import PAIRED, Claim, LedgerError, Part, read
+from implicitnn import statistics, sweeps
+from implicitnn._book import words as _words
+from implicitnn._book.ledger import PAIRED, Claim, LedgerError, Part, read
+from implicitnn._runs import project as _project
+from implicitnn._runs import provenance as _provenance
 from implicitnn.statistics import Estimate
 
 __all__ = ["Claim", "Evidence", "LedgerError", "Line", "Part", "Verdict", "gather", "judge",

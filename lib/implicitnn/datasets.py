@@ -18,9 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from implicitnn import _locate, _places, _registry, _validate
-from implicitnn._readers import Images
-from implicitnn._registry import NAMES, SPLITS, Source
+from implicitnn import _validate
+from implicitnn._data import locate as _locate
+from implicitnn._data import places as _places
+from implicitnn._data import registry as _registry
+from implicitnn._data.readers import Images
+from implicitnn._data.registry import NAMES, SPLITS, Source
 from implicitnn.errors import DataFileError, NotEnoughSamplesError
 
 TIERS = ("quick", "paper")

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from implicitnn import _design_solve, _validate
-from implicitnn._coefficients import PARAMS, Coefficients, coefficients
-from implicitnn._design_both import is_odd, solve_both
-from implicitnn._design_explain import explain
-from implicitnn._design_layers import hermite, l_relu
-from implicitnn._design_reach import Grid, Reachability, reachable
-from implicitnn._design_solve import FAMILIES
-from implicitnn._design_targets import (
+from implicitnn import _validate
+from implicitnn._design import solve as _design_solve
+from implicitnn._design.both import is_odd, solve_both
+from implicitnn._design.explain import explain
+from implicitnn._design.layers import hermite, l_relu
+from implicitnn._design.reach import Grid, Reachability, reachable
+from implicitnn._design.solve import FAMILIES
+from implicitnn._design.targets import (
     CK_NAMES,
     NTK_NAMES,
     TOLERANCE,
@@ -31,6 +31,7 @@ from implicitnn._design_targets import (
     wanted_ntk,
     weighted_numbers,
 )
+from implicitnn._rmt.coefficients import PARAMS, Coefficients, coefficients
 from implicitnn.activations import Activation
 from implicitnn.specs import DEQ, ENN
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import joblib
 import threadpoolctl
 
-from implicitnn import _inventory, _registry
-from implicitnn._text import table
+from implicitnn._cli.text import table
+from implicitnn._data import inventory as _inventory
+from implicitnn._data import registry as _registry
 from implicitnn.errors import DataNotFoundError
 
 PACKAGES = (

@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from implicitnn import _validate
-from implicitnn._coefficients import Coefficients, check_supported, coefficients
-from implicitnn._lowrank import LowRankPlusDiagonal
-from implicitnn._samples import Sample, Statistics
+from implicitnn._rmt.coefficients import Coefficients, check_supported, coefficients
+from implicitnn._rmt.lowrank import LowRankPlusDiagonal
+from implicitnn._rmt.samples import Sample, Statistics
 from implicitnn._validate import FloatArray
 from implicitnn.errors import ScaleMismatchError
 from implicitnn.specs import DEQ, ENN

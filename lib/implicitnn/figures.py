@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
-from implicitnn._describe import describe
+from implicitnn._book.describe import describe
 from implicitnn._validate import FloatArray, real_array
 
 __all__ = [

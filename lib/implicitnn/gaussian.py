@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _validate
-from ._closed_forms import (
+from implicitnn import _validate
+from implicitnn._gaussian.closed_forms import (
     derf_product,
     determinant,
     erf_product,
@@ -24,8 +24,8 @@ from ._closed_forms import (
     relu_product,
     step_product,
 )
-from ._quadrature import IntArray, Panels, integrate
-from .errors import AccuracyError
+from implicitnn._gaussian.quadrature import IntArray, Panels, integrate
+from implicitnn.errors import AccuracyError
 
 __all__ = [
     "SteinMoments",

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _routes, _validate, _warm
-from ._diagonal import Spec
-from .specs import DEQ, ENN
+from implicitnn import _validate
+from implicitnn._kernels import routes as _routes
+from implicitnn._kernels import warm as _warm
+from implicitnn._kernels.diagonal import Spec
+from implicitnn.specs import DEQ, ENN
 
 FloatArray = NDArray[np.float64]
 PARAMS = ("published", "all")

@@ -14,8 +14,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicitnn import _covariance, _moments, _validate
-from implicitnn._samples import (
+from implicitnn import _validate
+from implicitnn._rmt import covariance as _covariance
+from implicitnn._rmt import moments as _moments
+from implicitnn._rmt.samples import (
     SCALES,
     IntArray,
     Sample,

@@ -25,7 +25,11 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from implicitnn import _page_tables, _project, _provenance, _rows, claims, figures, sweeps
+from implicitnn import claims, figures, sweeps
+from implicitnn._book import tables as _page_tables
+from implicitnn._runs import project as _project
+from implicitnn._runs import provenance as _provenance
+from implicitnn._runs import rows as _rows
 from implicitnn._validate import integer, one_of
 from implicitnn.claims import Verdict
 from implicitnn.datasets import Dataset

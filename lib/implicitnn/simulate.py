@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _validate
-from .errors import NotWellPosedError
-from .specs import DEQ, ENN
+from implicitnn import _validate
+from implicitnn.errors import NotWellPosedError
+from implicitnn.specs import DEQ, ENN
 
 FloatArray = NDArray[np.float64]
 PARAMS = ("published", "all")

@@ -14,10 +14,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _validate, gaussian
-from ._fixed_point import NoFixedPointError, smallest_fixed_point
-from .activations import Activation
-from .errors import NotWellPosedError
+from implicitnn import _validate, gaussian
+from implicitnn._gaussian.fixed_point import NoFixedPointError, smallest_fixed_point
+from implicitnn.activations import Activation
+from implicitnn.errors import NotWellPosedError
 
 FloatArray = NDArray[np.float64]
 

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from implicitnn import _lanczos, _validate
-from implicitnn._histogram import Histogram, histogram
+from implicitnn import _validate
+from implicitnn._rmt import lanczos as _lanczos
+from implicitnn._rmt.histogram import Histogram, histogram
 from implicitnn._validate import FloatArray
 
 __all__ = [

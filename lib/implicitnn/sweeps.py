@@ -6,8 +6,8 @@ serves are unchanged; otherwise it is stale, and the next run replaces it. Rows 
 by one: a run killed at any moment resumes where it stopped.
 """
 
-from implicitnn._rows import Row, Tolerance
-from implicitnn._study import (
+from implicitnn._runs.rows import Row, Tolerance
+from implicitnn._runs.study import (
     TIERS,
     Check,
     Status,
@@ -18,7 +18,7 @@ from implicitnn._study import (
     study_path,
     study_rows,
 )
-from implicitnn._sweep import SweepError, frame, load_rows, run
+from implicitnn._runs.sweep import SweepError, frame, load_rows, run
 
 __all__ = [
     "TIERS",

@@ -1,0 +1,1 @@
+"""Parts of `claims`, `figures` and `pages`: schema, words, tables, descriptions."""

@@ -1,0 +1,178 @@
+"""Tables shown on the pages, from one content in HTML, in Markdown and as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from implicitnn._book import words as _words
+from implicitnn.claims import Line, Verdict
+
+STATUSES = (
+    "reproduced",
+    "partly reproduced",
+    "not reproduced",
+    "not attempted",
+    "stale",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text of a table cell; ``status`` makes it a coloured badge."""
+
+    text: str
+    status: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a class for the style sheet, a caption, a head and rows."""
+
+    kind: str
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def bundle(self) -> dict[str, str]:
+        """Return the table for each kind of output."""
+        return {
+            "text/html": self.html(),
+            "text/markdown": self.markdown(),
+            "text/plain": self.plain(),
+        }
+
+    def html(self) -> str:
+        """Return the table as HTML that scrolls sideways on a narrow screen."""
+        heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in self.head)
+        body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in self.rows)
+        label = escape(self.caption, quote=True)
+        return (
+            f'<div class="inn-table" tabindex="0" role="region" aria-label="{label}">'
+            f'<table class="inn-{self.kind}"><caption>{escape(self.caption)}</caption>'
+            f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
+
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        rows = [[_markdown(cell.text) for cell in row] for row in self.rows]
+        lines = [[_markdown(text) for text in self.head], ["---"] * len(self.head), *rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def plain(self) -> str:
+        """Return the table as text, one row a line."""
+        rows = ["; ".join(cell.text for cell in row) for row in self.rows]
+        return "\n".join([self.caption, *rows])
+
+
+def _html_cell(cell: Cell) -> str:
+    return f"<td>{badge_html(cell.status, cell.text) if cell.status else escape(cell.text)}</td>"
+
+
+def badge_html(status: str, text: str) -> str:
+    """Return a badge whose words, not its colour alone, carry the status."""
+    if status not in STATUSES:
+        raise ValueError(f"status must be one of {STATUSES}, got {status!r}")
+    return f'<span class="inn-badge inn-{status.replace(" ", "-")}">{escape(text)}</span>'
+
+
+def _markdown(text: str) -> str:
+    for mark in "\\|_*`$[]<":
+        text = text.replace(mark, "\\" + mark)
+    return text
+
+
+def pairs(kind: str, caption: str, items: Iterable[tuple[str, str]]) -> Table:
+    """Return a table of two columns."""
+    rows = tuple((Cell(key), Cell(text)) for key, text in items)
+    return Table(kind, caption, ("Item", "Value"), rows)
+
+
+def verdict(item: Verdict) -> Table:
+    """Return the table of one claim: statistic, rule and outcome of every line.
+
+    A cell that would repeat the one above it is left empty.
+    """
+    head = ("Part", "Statistic and rule", "Group", "Value [interval]", "Outcome")
+    rules = {
+        part.name: f"{_words.statistic(part.statistic)}: {_words.rule(part.rule)}"
+        for part in item.claim.parts
+    }
+    rows, above = [], ""
+    for line in item.lines:
+        part = line.part + (" (shown, not counted)" if line.informative else "")
+        first = ("", "") if line.part == above else (part, rules[line.part])
+        texts = (*first, _words.group(line.group), measured(line), _outcome(line))
+        rows.append(tuple(Cell(text) for text in texts))
+        above = line.part
+    caption = f"Claim {item.claim.id}, {item.claim.place}: {_evidence(item)}"
+    return Table("verdicts", caption, head, tuple(rows))
+
+
+def verdicts(items: Sequence[Verdict]) -> dict[str, str]:
+    """Return one table for each claim, under its verdict and statement, for each kind of output."""
+    bundle: dict[str, list[str]] = {"text/html": [], "text/markdown": [], "text/plain": []}
+    for item in items:
+        name, text = f"{item.claim.id}: {item.status}", item.claim.statement
+        heads = {
+            "text/html": f"<p>{badge_html(item.status, name)} {escape(text)}</p>",
+            "text/markdown": f"**{_markdown(name)}.** {_markdown(text)}\n",
+            "text/plain": f"{name}. {text}",
+        }
+        body = verdict(item).bundle()
+        for kind, head in heads.items():
+            bundle[kind] += [head, body[kind]]
+    return {kind: "\n".join(parts) for kind, parts in bundle.items()}
+
+
+def _evidence(item: Verdict) -> str:
+    if not any(line.rows for line in item.lines):
+        return "no rows of tier paper are stored"
+    seeds = sorted({line.seeds for line in item.lines})
+    span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    state = "some of them stale" if item.stale else "all up to date"
+    rows = max(line.rows for line in item.lines)
+    return (
+        f"{held(item)} lines hold, from stored rows of tier paper "
+        f"(up to {rows} rows a line, {span} seeds, {state})"
+    )
+
+
+def measured(line: Line) -> str:
+    """Return a line's value and interval, or why there is none."""
+    if line.estimate is None:
+        return line.problem
+    value = _words.number(line.estimate.value)
+    if not line.interval:
+        return value
+    low, high = _words.number(line.estimate.low), _words.number(line.estimate.high)
+    return f"{value} [{low}, {high}]"
+
+
+def _outcome(line: Line) -> str:
+    return {True: "holds", False: "fails", None: "no evidence"}[line.passed]
+
+
+def held(item: Verdict) -> str:
+    """Return how many of a verdict's counted lines hold, such as '4 of 5'."""
+    counted = [line.passed for line in item.lines if not line.informative]
+    return f"{sum(passed is True for passed in counted)} of {len(counted)}"
+
+
+def ledger(items: Sequence[Verdict]) -> Table:
+    """Return the overview of all claims: statement, kind, verdict, and why."""
+    head = ("Claim", "Place", "Statement", "Kind", "Verdict", "Lines that hold", "Comment")
+    rows = tuple(
+        (
+            Cell(item.claim.id),
+            Cell(f"Paper {item.claim.paper}, {item.claim.place}"),
+            Cell(item.claim.statement),
+            Cell(item.claim.kind),
+            Cell(item.status, item.status),
+            Cell(held(item)),
+            Cell(item.claim.why),
+        )
+        for item in items
+    )
+    return Table("ledger", "Every claim with its verdict", head, rows)

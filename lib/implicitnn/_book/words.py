@@ -1,0 +1,92 @@
+"""Statistics and rules of the ledger in plain words, and numbers as they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from implicitnn._book.ledger import Part
+
+_QUANTITY = {
+    "value": "value", "low": "lower end of the interval", "high": "upper end of the interval",
+}  # fmt: skip
+
+
+def number(value: float) -> str:
+    """Return a number with four significant digits.
+
+    Examples
+    --------
+    >>> number(-0.53119), number(1.5e-13), number(1600.0)
+    ('-0.5312', '1.5e-13', '1600')
+    """
+    text = f"{value:.4g}"
+    if "e" not in text:
+        return text
+    mantissa, exponent = text.split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def rule(conditions: Mapping[str, Any]) -> str:
+    """Return the conditions of a rule as one phrase.
+
+    Examples
+    --------
+    >>> rule({"high_at_most": -0.4})
+    'upper end of the interval at most -0.4'
+    >>> rule({"interval_within": [-0.5, 0.5]})
+    'interval within [-0.5, 0.5]'
+    """
+    phrases = []
+    for key, bound in conditions.items():
+        quantity, relation = key.split("_", 1)
+        if isinstance(bound, list):
+            target = f"[{number(bound[0])}, {number(bound[1])}]"
+        else:
+            target = number(bound)
+        name = "interval" if quantity == "interval" else _QUANTITY[quantity]
+        phrases.append(f"{name} {relation.replace('_', ' ')} {target}")
+    return " and ".join(phrases)
+
+
+def statistic(stat: Mapping[str, Any]) -> str:
+    """Return what a statistic is, in words.
+
+    Examples
+    --------
+    >>> statistic({"name": "median", "y": "error", "at": {"n": "largest"}})
+    'median of error at the largest n (95 % bootstrap interval over seeds)'
+    """
+    name, y = stat["name"], stat.get("y")
+    level = f"{100 * stat.get('confidence', 0.95):g} %"
+    if name == "loglog_slope":
+        text = f"slope of log {y} on log {stat['x']}, one per seed ({level} t interval over seeds)"
+    elif name in ("paired_ratio", "paired_difference"):
+        joint, what = (" / ", "ratio") if name == "paired_ratio" else (" - ", "difference")
+        pair = f"{stat['first']}{joint}{stat['second']}"
+        where = f" of {y}, {stat['column']} =" if y else ""
+        text = f"paired {what}{where} {pair} ({level} t interval over seeds)"
+    elif name == "group_ratio":
+        text = f"largest over smallest median of {y} over {stat['column']} "
+        text += f"({level} bootstrap interval over seeds)"
+    elif name in ("maximum", "minimum"):
+        text = f"{name} of {y} over all rows"
+    else:
+        kind = "bootstrap" if name == "median" else "t"
+        text = f"{name} of {y} ({level} {kind} interval over seeds)"
+    for column, wanted in stat.get("at", {}).items():
+        at = f"at the {wanted} {column}" if isinstance(wanted, str) else f"at {column} = {wanted}"
+        head, mark, tail = text.partition(" (")
+        text = f"{head} {at}{mark}{tail}"
+    return text
+
+
+def part(item: Part) -> str:
+    """Return a part's statistic and rule in words, with the groups it must hold for."""
+    groups = f", for each {' and '.join(item.by)}" if item.by else ""
+    return f"{statistic(item.statistic)}: {rule(item.rule)}{groups}"
+
+
+def group(values: Mapping[str, Any]) -> str:
+    """Return a group as text, such as ``activation = relu``; 'all' when there is one group only."""
+    return ", ".join(f"{key} = {value}" for key, value in values.items()) or "all"

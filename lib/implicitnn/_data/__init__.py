@@ -1,0 +1,1 @@
+"""Parts of `datasets`: registry, readers, search and download."""

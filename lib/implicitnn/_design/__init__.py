@@ -1,0 +1,1 @@
+"""Parts of `design`: one module for each family and target."""

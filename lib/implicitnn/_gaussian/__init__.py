@@ -1,0 +1,1 @@
+"""Numerics behind `gaussian`, `activations` and `specs`."""

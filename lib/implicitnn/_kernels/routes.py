@@ -1,0 +1,195 @@
+"""The two fast routes: a one-dimensional table (homogeneous activations), and the general one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicitnn._kernels import check as _check
+from implicitnn._kernels import diagonal as _diagonal
+from implicitnn._kernels import engine as _engine
+from implicitnn._kernels import homogeneous as _homogeneous
+from implicitnn._kernels import passes as _passes
+from implicitnn._kernels import tables as _tables
+from implicitnn._kernels import threads as _threads
+from implicitnn._kernels.diagonal import NormMap, Spec
+from implicitnn._kernels.engine import Coverage, Job, Panel
+from implicitnn._kernels.samples_q import Samples, norm_range
+from implicitnn._kernels.simd import BLOCK
+from implicitnn.specs import DEQ
+
+FloatArray = NDArray[np.float64]
+EDGE = 4e-6
+SAME = 1e-12
+LATTICE = 16
+CUTS = (1.0, 31 / 32, 15 / 16, 7 / 8, 3 / 4, 1 / 2)
+
+
+def evaluate(
+    spec: Spec, X: FloatArray, Y: FloatArray | None, params: str, tol: float
+) -> tuple[FloatArray, FloatArray]:
+    """CK and NTK between the rows of X and those of Y (of X when None)."""
+    left = Samples.of(X)
+    right = left if Y is None else Samples.of(Y)
+    first = _engine.gram(left, right)
+    job = Job(spec, left, right, params, tol, first, np.empty_like(first))
+    probe = _check.choose(job)
+    if job.homogeneous:
+        homogeneous(job)
+    else:
+        general(job, probe, tol / 20)
+    if job.symmetric:
+        _engine.fill_diagonal(job)
+    _check.verify(job, probe)
+    _engine.report(job)
+    return job.first, job.second
+
+
+def homogeneous(job: Job) -> None:
+    """One equation in one unknown: a pass over all entries, near pairs exactly."""
+    spec = job.spec
+    assert isinstance(spec, DEQ)
+    shape = _homogeneous.Shape.of(spec.phi)
+    a2, c = spec.sigma_a2, shape.offset
+
+    def prepare(samples: Samples) -> FloatArray:
+        root = _homogeneous.variances(spec, samples.q)
+        inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+        lift = 0.5 * c * c - c * shape.mean * root
+        return np.stack([root, inverse, 0.5 * spec.sigma_c2 + a2 * lift, lift])
+
+    data1 = prepare(job.left)
+    data2 = data1 if job.symmetric else prepare(job.right)
+    near, far = (_homogeneous.series(spec, side, job.tol / 50).ravel() for side in (False, True))
+    constants = np.array(
+        [1.0 - a2 * shape.top, spec.sigma_b2, spec.sigma_c2, a2, _homogeneous.largest(spec)]
+    )
+    room = _passes.ROWS * job.first.shape[1]
+
+    def work(panel: Panel) -> None:
+        index = np.empty((2, room), dtype=np.int64)
+        found = _passes.homogeneous_panel(
+            job.first,
+            job.first,
+            job.second,
+            *panel,
+            near,
+            far,
+            constants,
+            data1,
+            data2,
+            job.params == "all",
+            job.symmetric,
+            EDGE,
+            index,
+        )
+        if found:
+            _engine.refine(job, index[:, :found])
+
+    _threads.each(work, job.panels)
+
+
+def general(job: Job, probe: _check.Probe, tol: float) -> None:
+    """A table in two norms and the cosine, for the range of the data that one table can cover."""
+    low_norm, high_norm = norm_range(np.concatenate([job.left.q, job.right.q]))
+    inv1, inv2 = (
+        np.where((s.q >= low_norm) & (s.q <= high_norm), s.inverse, 0.0)
+        for s in (job.left, job.right)
+    )
+    low, top = _cosines(job, inv1, inv2)
+    table = None
+    if low <= top:
+        table = _find_table(job, NormMap(low_norm, high_norm), low, top, tol)
+    if table is None:
+        _engine.exact(job)
+        return
+    inside = bool(inv1.all() and inv2.all())
+    high = min(table.high, 1.0 - SAME) if not job.symmetric or top > 1.0 - SAME else table.high
+    complete = inside and low >= table.low and top <= high
+    cover = Coverage(inv1, inv2, table.low - 1e-12, high + 1e-13, complete)
+    index = 1 if job.params == "published" else 2
+    basis1, scale1 = _prepare(job.spec, table, job.left, index)
+    basis2, scale2 = (
+        (basis1, scale1) if job.symmetric else _prepare(job.spec, table, job.right, index)
+    )
+    tiled = _tile(basis2)
+    middle, stretch = 0.5 * (table.low + table.high), 2.0 / (table.high - table.low)
+
+    def work(panel: Panel) -> None:
+        i0, i1 = panel
+        write = _engine.patch(job, cover, panel)
+        rows = table.rows(basis1[:, i0:i1])
+        _passes.table_panel(
+            job.first,
+            job.first,
+            job.second,
+            i0,
+            i1,
+            tiled,
+            rows,
+            middle,
+            stretch,
+            inv1,
+            inv2,
+            scale1,
+            scale2,
+            job.symmetric,
+        )
+        if write is not None:
+            write()
+
+    _threads.each(work, job.panels)
+
+
+def _cosines(job: Job, inv1: FloatArray, inv2: FloatArray) -> tuple[float, float]:
+    """Range of the cosines of pairs inside the range of norms."""
+    found: list[tuple[float, float]] = []
+
+    def work(panel: Panel) -> None:
+        result = np.empty(3)
+        _passes.scan(job.first, inv1, inv2, *panel, 2.0, job.symmetric, result)
+        found.append((float(result[0]), float(result[1])))
+
+    _threads.each(work, job.panels)
+    return min(f[0] for f in found), max(f[1] for f in found)
+
+
+def _find_table(
+    job: Job, norm: NormMap, low: float, top: float, tol: float
+) -> _tables.Table | None:
+    """The table for the widest range of cosines that can be had, its ends on a lattice."""
+    first = max(-1.0, math.floor(low * LATTICE - 1e-9) / LATTICE)
+    last = min(1.0, math.ceil(top * LATTICE + 1e-9) / LATTICE)
+    layers = _diagonal.layers(job.spec)
+    # near cos = 1 a kink away from zero leaves no table at all, one at zero a bad one
+    skip = 3 if any(layer.moved_kinks for layer in layers) else 0
+    skip = max(skip, int(any(layer.phi.kinks for layer in layers)))
+    for cut in CUTS[skip:]:
+        ends = max(first, -cut), min(last, cut)
+        if ends[1] - ends[0] < 2.0 / LATTICE:
+            ends = max(-1.0, ends[0] - 1.0 / LATTICE), min(1.0, ends[1] + 1.0 / LATTICE)
+        table = _tables.build(job.spec, job.params, norm, *ends, tol)
+        if table is not None:
+            return table
+    return None
+
+
+def _prepare(
+    spec: Spec, table: _tables.Table, samples: Samples, index: int
+) -> tuple[FloatArray, FloatArray]:
+    q = np.clip(samples.q, table.norm.low, table.norm.high)
+    diagonal = _diagonal.at(spec, q)
+    ntk = diagonal.ntk_published if index == 1 else diagonal.ntk_all
+    return table.basis(q), np.sqrt(np.stack([diagonal.ck, ntk]))
+
+
+def _tile(basis: FloatArray) -> FloatArray:
+    """(rank, n) cut into blocks of columns, each (rank, BLOCK) flat."""
+    rank, columns = basis.shape
+    blocks = -(-columns // BLOCK)
+    padded = np.zeros((rank, blocks * BLOCK))
+    padded[:, :columns] = basis
+    cut = padded.reshape(rank, blocks, BLOCK).transpose(1, 0, 2)
+    return np.ascontiguousarray(cut.reshape(blocks, -1))

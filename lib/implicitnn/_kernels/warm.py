@@ -1,0 +1,66 @@
+"""Compile every pass once, and say how long it took."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import numpy as np
+
+from implicitnn._kernels import exponential as _exponential
+from implicitnn._kernels import passes as _passes
+from implicitnn._kernels import piecewise as _piecewise
+from implicitnn._kernels.simd import BLOCK
+
+
+@cache
+def warm_up() -> float:
+    """Compile (or load from the cache) every pass; returns the seconds it took, once a process."""
+    start = time.perf_counter()
+    n = 2
+    square, vector, pair = np.eye(n), np.ones(n), np.ones((4, n))
+    constants = np.ones(5)
+    basis, rows = np.ones((1, BLOCK)), np.ones((n, 4))
+    _passes.scan(square, vector, vector, 0, n, 0.9, True, np.empty(3))
+    index = np.zeros((2, n), dtype=np.int64)
+    if _passes.count_flagged(square, vector, vector, 0, n, -2.0, 2.0, True) == 0:
+        _passes.list_flagged(square, vector, vector, 0, n, -2.0, 2.0, True, index, vector)
+    _passes.distances(square, square, vector, vector, index)
+    _passes.products(square, square, index)
+    _passes.table_panel(
+        square,
+        square.copy(),
+        square.copy(),
+        0,
+        n,
+        basis,
+        rows,
+        0.0,
+        1.0,
+        vector,
+        vector,
+        pair,
+        pair,
+        True,
+    )
+    _passes.homogeneous_panel(
+        square,
+        square.copy(),
+        square.copy(),
+        0,
+        n,
+        np.ones(4),
+        np.ones(4),
+        constants,
+        pair,
+        pair,
+        False,
+        True,
+        0.0,
+        index,
+    )
+    _passes.mehler(square, square, square)
+    _passes.mehler_gap(square, square, vector)
+    _piecewise.moments(np.ones(4), vector, vector, vector, vector.copy(), vector.copy())
+    _exponential.moments(vector, vector, vector, vector.copy(), vector.copy())
+    return time.perf_counter() - start

@@ -1,0 +1,1 @@
+"""Parts of `mixtures`, `equivalents` and `spectra`."""

@@ -1,0 +1,1 @@
+"""Parts of `sweeps`: rows on disk, hashes of code, parallel runs, studies."""
