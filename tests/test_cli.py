@@ -11,8 +11,8 @@ import nbformat
 import pytest
 
 from implicitnn import doctor, sweeps
-from implicitnn._cli.parser import paper as _cli_paper
-from implicitnn._cli.parser import parser as _cli
+from implicitnn._cli import paper as _cli_paper
+from implicitnn._cli import parser as _cli
 from implicitnn._data import registry as _registry
 from implicitnn.doctor import Section
 from implicitnn.sweeps import Status, Study
@@ -72,7 +72,7 @@ def test_help_runs_as_a_module():
 
 def test_help_loads_no_heavy_package():
     code = (
-        "import sys; from implicitnn import _cli; _cli.parser().format_help(); "
+        "import sys; from implicitnn._cli import parser; parser.parser().format_help(); "
         "print([m for m in ('numpy', 'numba', 'torch', 'pooch') if m in sys.modules])"
     )
     done = subprocess.run(

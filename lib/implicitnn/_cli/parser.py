@@ -171,35 +171,35 @@ def doctor(_options: Options) -> int:
 
 def data_list(_options: Options) -> int:
     """Print the data sets and where they were found."""
-    from implicitnn._cli.parser import data as _cli_data
+    from implicitnn._cli import data as _cli_data
 
     return _cli_data.listing()
 
 
 def data_fetch(options: Options) -> int:
     """Download one data set into the cache."""
-    from implicitnn._cli.parser import data as _cli_data
+    from implicitnn._cli import data as _cli_data
 
     return _cli_data.fetch(options.name)
 
 
 def data_verify(options: Options) -> int:
     """Check all files found of one data set, or of all."""
-    from implicitnn._cli.parser import data as _cli_data
+    from implicitnn._cli import data as _cli_data
 
     return _cli_data.verify([options.name] if options.name else list(NAMES))
 
 
 def notebook(options: Options) -> int:
     """Execute one notebook."""
-    from implicitnn._cli.parser import notebook as _cli_notebook
+    from implicitnn._cli import notebook as _cli_notebook
 
     return _cli_notebook.run(options.name, options.tier, options.seed, options.output)
 
 
 def paper(options: Options) -> int:
     """Run studies at tier paper, or print what remains."""
-    from implicitnn._cli.parser import paper as _cli_paper
+    from implicitnn._cli import paper as _cli_paper
 
     if options.status:
         return _cli_paper.status(options.names)
@@ -208,6 +208,6 @@ def paper(options: Options) -> int:
 
 def recheck(options: Options) -> int:
     """Compute stored cells again; 1 when one differs or none could be computed."""
-    from implicitnn._cli.parser import recheck as _cli_recheck
+    from implicitnn._cli import recheck as _cli_recheck
 
     return _cli_recheck.run(options.commit, options.seconds)

@@ -20,7 +20,10 @@ from typing import Any
 import joblib
 
 # The harness runs rows and does not compute them: its edits leave results valid.
-HARNESS = frozenset(f"implicitnn.{m}" for m in ("sweeps", "_sweep", "_study", "_rows", "_execute"))
+HARNESS = frozenset(
+    f"implicitnn.{m}"
+    for m in ("sweeps", "_runs.sweep", "_runs.study", "_runs.rows", "_runs.execute")
+)
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 

@@ -21,7 +21,7 @@ from implicitnn.sweeps import Study
 
 SIGMA_A2 = 0.2
 NORM_TOLERANCE = 1e-6
-SIZES = (128, 256, 512, 1024, 2048, 4096)
+SIZES = (96, 192, 384, 768, 1536, 3072)
 ACTIVATIONS = ("relu", "tanh", "swish", "leaky_relu(0.01)", "elu")
 FORMULAS = {
     "ck_published": "published",
