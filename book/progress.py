@@ -41,13 +41,17 @@ class Progress:
             self.say(f"Executing notebooks at tier quick ({self.total}; unchanged ones are kept)")
             style = "{desc} {bar:24} {n_fmt}/{total_fmt} [{elapsed}]"
             self.bar = tqdm(
-                total=self.total, desc="Notebooks", bar_format=style, disable=None, file=sys.stdout
+                total=self.total,
+                desc="Notebooks",
+                bar_format=style,
+                disable=None,
+                file=sys.__stdout__,
             )
 
     def say(self, text):
         """Print a line without breaking the bar."""
-        tqdm.write(text, file=sys.stdout)
-        sys.stdout.flush()
+        tqdm.write(text, file=sys.__stdout__)
+        sys.__stdout__.flush()
 
     def get_status(self, task):
         pass

@@ -29,7 +29,7 @@ from implicitnn.specs import DEQ
 
 FloatArray = NDArray[np.float64]
 TERMS, MANY = 256, 1024
-LARGE = 30.0
+LARGE = 2.0
 STEPS = 40
 TINY = 1e-11
 SMALL = 1e-4
@@ -102,10 +102,16 @@ class _Series:
         far = pairs.every.max() > LARGE and not pairs.layer.moved_kinks
         self.terms = MANY if far else TERMS
         table = pairs.layer.hermite(pairs.every, self.terms)
-        k = np.arange(self.terms)
         energy, _, slope = pairs.layer.moments(pairs.every)
         rest = 1.0 - (table**2).sum(axis=1) / energy
-        rest_slope = 1.0 - (table**2 @ k) / pairs.every / np.maximum(slope, 1e-300)
+        # for tiny variances c_1 / sqrt(v) has no digits left; phi' itself has
+        tiny = pairs.every.min() < SMALL
+        steep = pairs.layer.hermite_slope(pairs.every, self.terms) if tiny else None
+        if steep is None:
+            captured = (table**2 @ np.arange(self.terms)) / pairs.every
+        else:
+            captured = (steep**2).sum(axis=1)
+        rest_slope = 1.0 - captured / np.maximum(slope, 1e-300)
         tail = np.sqrt(np.where(rest > 1e-13, rest, 0.0))
         tail_slope = np.sqrt(np.where(rest_slope > 1e-13, rest_slope, 0.0))
         m = pairs.v1.size
@@ -115,14 +121,7 @@ class _Series:
         beyond = tail**2 * energy
         self.beyond = 0.5 * (beyond[one] + beyond[two])
         self.shared = np.sqrt(beyond[one] * beyond[two])
-        # for tiny variances c_1 / sqrt(v) has no digits left; phi' itself has
-        self.steep = self._slopes(one, two) if pairs.every.min() < SMALL else None
-
-    def _slopes(
-        self, one: NDArray[np.intp], two: NDArray[np.intp]
-    ) -> tuple[FloatArray, FloatArray]:
-        table = self.pairs.layer.hermite_slope(self.pairs.every, self.terms)
-        return table[one], table[two]
+        self.steep = None if steep is None else (steep[one], steep[two])
 
     def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
         p = self.pairs
