@@ -19,7 +19,7 @@ def root() -> Path:
             raise FileNotFoundError(f"IMPLICITNN_ROOT names {named!r}, which is not a folder")
         return folder.resolve()
     here = Path(__file__).resolve()
-    candidates = [here.parents[2], Path.cwd(), *Path.cwd().parents]
+    candidates = [here.parents[3], Path.cwd(), *Path.cwd().parents]
     for folder in candidates:
         if (folder / "book").is_dir() and (folder / "notebooks").is_dir():
             return folder.resolve()

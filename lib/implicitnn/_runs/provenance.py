@@ -35,6 +35,10 @@ class Library:
     name: str
     folder: Path
 
+    def __post_init__(self) -> None:
+        if self.folder.name != self.name or not (self.folder / "__init__.py").is_file():
+            raise ValueError(f"folder must be the package {self.name!r}, got {self.folder}")
+
     def file(self, module: str) -> Path | None:
         """Return the source file of ``module``, or None when it is not part of the package."""
         if module != self.name and not module.startswith(self.name + "."):
@@ -51,7 +55,7 @@ class Library:
         return path is not None and path.name == "__init__.py"
 
 
-LIBRARY = Library("implicitnn", Path(__file__).resolve().parent)
+LIBRARY = Library("implicitnn", Path(__file__).resolve().parents[1])
 
 
 def tree(source: str) -> ast.Module:
