@@ -81,7 +81,7 @@ bench-peers: setup
 	$(BIN)/python -m benchmarks --peers
 
 clean:
-	rm -rf _build ci-*.log .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info
+	rm -rf _build .cache ci-*.log .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info lib/.mypy_cache
 	find lib tests book benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 	echo "Removed what was built; data and $(VENV) are kept."
 

@@ -41,6 +41,28 @@ def failing(problem: str | None) -> TaskFailed | None:
     return TaskFailed(problem) if problem else None
 
 
+def compile_kernels() -> TaskFailed | None:
+    """Compile once what every notebook and every test would compile for itself."""
+    code = "from implicitnn import kernels; kernels.compile_seconds()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=build_book.environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    return failing(done.stderr if done.returncode else None)
+
+
+def task_compile():
+    """Compile the kernels into a cache that follows their sources."""
+    return {
+        "actions": [compile_kernels],
+        "file_dep": [*files("lib/implicitnn/_kernels/*.py"), str(ROOT / "requirements.lock")],
+        "uptodate": [build_book.compiled_cache().is_dir],
+    }
+
+
 def execute(name: str) -> TaskFailed | None:
     """Execute one notebook."""
     return failing(build_book.execute(name))
@@ -61,8 +83,9 @@ def task_execute():
         yield {
             "name": name,
             "actions": [(execute, [name])],
-            "file_dep": sorted(inputs | {str(dependencies.PACKAGE / "_cli_notebook.py")}),
+            "file_dep": sorted(inputs | {str(dependencies.PACKAGE / "_cli" / "notebook.py")}),
             "targets": [str(build_book.EXECUTED / f"{name}.ipynb")],
+            "task_dep": ["compile"],
         }
 
 
@@ -144,7 +167,8 @@ def task_unit():
         ".ci/run",
     )
     arguments = ("pytest", "-q", "-n", "2", "--doctest-glob=README.md", "--ignore=tests/book")
-    return check("unit", inputs, (*arguments, "README.md", "tests", "lib"))
+    task = check("unit", inputs, (*arguments, "README.md", "tests", "lib"))
+    return {**task, "task_dep": ["compile"]}
 
 
 def task_pages():

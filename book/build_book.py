@@ -8,6 +8,7 @@ Usage (each step is a task of dodo.py; by hand they serve while writing a page):
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -40,12 +41,25 @@ def names() -> list[str]:
     return sorted(path.stem for path in NOTEBOOKS.glob("*.md"))
 
 
+def compiled_cache() -> Path:
+    """Folder of compiled kernels for the sources as they are.
+
+    Numba looks at the file of the function it compiles, not at those of the functions it calls, so
+    an edit could leave old code in use.
+    """
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "lib" / "implicitnn" / "_kernels").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return ROOT / ".cache" / "numba" / digest.hexdigest()[:16]
+
+
 def environment() -> dict[str, str]:
     """Environment of one notebook: one thread, this interpreter's kernel, nothing of the user's."""
     threads = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM")
     return {
         **os.environ,
         **{f"{name}_NUM_THREADS": "1" for name in threads},
+        "NUMBA_CACHE_DIR": str(compiled_cache()),
         "IMPLICITNN_ROOT": str(ROOT),
         "IMPLICITNN_BUILD": str(BUILD),
         "PYTHONPATH": str(ROOT / "lib"),

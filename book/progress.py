@@ -7,6 +7,7 @@ from doit.exceptions import UnmetDependency
 from tqdm import tqdm
 
 WHAT = {
+    "compile": "compiling the kernels (once for this machine and these sources)",
     "html": "building the HTML pages (warnings are errors)",
     "lint": "linter (ruff)",
     "types": "types (mypy)",
@@ -58,7 +59,7 @@ class Progress:
 
     def execute_task(self, task):
         self.started[task.name] = time.monotonic()
-        if self.bar is not None and task.name in WHAT:
+        if task.name in WHAT and task.name != "compile":
             self.close_bar()
         if task.name in WHAT:
             self.say(f"{task.name}: {WHAT[task.name]}")
@@ -90,7 +91,7 @@ class Progress:
         if task.name.startswith("execute:"):
             self.skipped += 1
             self.count()
-        elif task.name in WHAT:
+        elif task.name in WHAT and task.name != "compile":
             self.close_bar()
             self.say(f"{task.name}: nothing changed since it passed{self.before(task)}")
 

@@ -413,3 +413,45 @@ def test_every_claim_of_a_study_stands_in_the_ledger():
     known = {item.id for item in claims.load()}
     for name in STUDIES:
         assert set(STUDIES[name].claims) <= known, name
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("schema: 1\nclaims: [", "not valid YAML"),
+        ("schema: 1\n\tclaims: []", "not valid YAML"),
+        ("schema: true\nclaims: []", "schema must be 1, got True"),
+        ("schema: 1\nclaims: []\n? [a]\n: 2", "keys must be texts"),
+    ],
+)
+def test_text_that_is_no_ledger_names_the_fault(tmp_path, text, words):
+    with pytest.raises(LedgerError, match=words):
+        parsed(tmp_path, text)
+
+
+def test_bytes_that_are_no_text_name_the_file(tmp_path):
+    path = tmp_path / "claims.yml"
+    path.write_bytes(b"schema: 1\nclaims: \xff\n")
+    with pytest.raises(LedgerError, match=r"claims\.yml is not valid YAML in UTF-8"):
+        claims.load(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"rule": {"high_at_most": float("nan")}}, "must be finite"),
+        ({"rule": {"high_at_most": float("inf")}}, "must be finite"),
+        ({"where": {"n": []}}, "at least one value"),
+        (
+            {"statistic": {"name": "loglog_slope", "x": "n", "y": "error", "span": 0.5}},
+            "span must be at least 1",
+        ),
+        (
+            {"statistic": {"name": "mean", "y": "error", "confidence": 7}},
+            "confidence must lie between 0 and 1",
+        ),
+    ],
+)
+def test_numbers_that_decide_nothing_are_refused(tmp_path, part, words):
+    with pytest.raises(LedgerError, match=words):
+        claim(tmp_path, **part)

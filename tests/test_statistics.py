@@ -143,3 +143,8 @@ def test_tost_without_spread():
 def test_bad_input(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_no_resamples_are_refused():
+    with pytest.raises(ValueError, match="resamples must be at least 1, got 0"):
+        median([1.0, 2.0], [0, 1], resamples=0)

@@ -415,7 +415,7 @@ def test_an_edit_in_the_library_makes_rows_stale(tmp_path):
         "    return {'v': gaussian.expectation(abs, settings['t'], (0.0,))}\n"
         "GRID = [{'t': 1.0}]\n"
     )
-    code = "import mine; from implicitnn import _provenance; print(_provenance.code_hash(mine.row))"
+    code = "import mine; from implicitnn._runs import provenance; print(provenance.code_hash(mine.row))"
 
     def seen():
         return subprocess.run(
@@ -612,3 +612,47 @@ else:
     raise AssertionError
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"budget_seconds": float("nan")}, "budget_seconds must be finite"),
+        ({"budget_seconds": -1}, "budget_seconds must not be negative"),
+        ({"budget_seconds": "x"}, "budget_seconds must be a real number"),
+        ({"tolerance": 3}, "tolerance must be a Tolerance"),
+        ({"progress": "no"}, "progress must be True or False"),
+        ({"rules": 3}, "rules must be a mapping"),
+        ({"seeds": 3}, "seeds must be a list"),
+        ({"grid": None}, "grid must be a list"),
+    ],
+)
+def test_wrong_options_are_named(options, words):
+    given = {"grid": [{"n": 1}], "seeds": [0], "path": None, "workers": 1} | options
+    grid, seeds = given.pop("grid"), given.pop("seeds")
+    with pytest.raises((TypeError, ValueError), match=words):
+        sweeps.run(noise, grid, seeds, **given)
+
+
+def test_the_closure_of_the_kernels_reaches_their_private_modules():
+    found = closure(["implicitnn.kernels"])
+    assert {"implicitnn.kernels", "implicitnn._kernels.exact", "implicitnn.specs"} <= set(found)
+
+
+def test_a_library_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="folder must be the package 'toy'"):
+        Library("toy", tmp_path)
+
+
+def test_rows_that_are_no_rows_are_refused(tmp_path):
+    rows = sweeps.run(noise, [{"n": 1}], [0], path=None, workers=1, progress=False)
+    path = tmp_path / "rows.jsonl"
+    for old, new in (('"unchecked": []', '"other": []'), ('"seed": 0', '"seed": "x"')):
+        line = rows[0].line()
+        assert old in line
+        path.write_text(line.replace(old, new) + "\n")
+        with pytest.raises(ValueError, match=r"rows\.jsonl, line 1"):
+            sweeps.load_rows(path)
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        sweeps.load_rows(path)

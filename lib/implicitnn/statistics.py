@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from implicitnn._validate import FloatArray, generator, positive, real, real_array
+from implicitnn._validate import FloatArray, generator, integer, positive, real, real_array
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,8 @@ def _bootstrap(
     members = [np.flatnonzero(groups == seed) for seed in np.unique(groups)]
     if len(members) < 2:
         raise ValueError("an interval needs at least two seeds, got 1")
-    draws = generator(rng).integers(len(members), size=(resamples, len(members)))
+    count = integer(resamples, "resamples", 1)
+    draws = generator(rng).integers(len(members), size=(count, len(members)))
     redrawn = [statistic(np.concatenate([members[i] for i in draw])) for draw in draws]
     low, high = np.quantile(redrawn, [0.5 - coverage / 2, 0.5 + coverage / 2])
     return Estimate(statistic(np.arange(groups.size)), float(low), float(high), len(members))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     pairs = loader.construct_pairs(node, deep=True)
     keys = [key for key, _ in pairs]
+    if not all(isinstance(key, str | int | float) for key in keys):
+        raise LedgerError(f"keys must be texts, near line {node.start_mark.line + 1}")
     for key in keys:
         if keys.count(key) > 1:
             raise LedgerError(f"key {key!r} is given twice near line {node.start_mark.line + 1}")
@@ -96,9 +99,12 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 def read(path: Path) -> list[Claim]:
     """Return the claims of a file; any departure from the form raises LedgerError."""
-    data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LedgerError(f"{path} is not valid YAML in UTF-8: {error}") from error
     top = _keys(data, str(path), {"schema", "claims"})
-    if top["schema"] != 1:
+    if isinstance(top["schema"], bool) or top["schema"] != 1:
         raise LedgerError(f"{path}: schema must be 1, got {top['schema']!r}")
     claims = [_claim(item, i) for i, item in enumerate(_list(top["claims"], "claims"))]
     ids = [claim.id for claim in claims]
@@ -167,8 +173,10 @@ def _statistic(data: Any, place: str) -> dict[str, Any]:
         for key in ("x", "y", "column", "first", "second"):
             if key in d:
                 _text(d[key], f"{place}.{key}")
-    for key in {"span", "confidence"} & set(d):
-        _number(d[key], f"{place}.{key}")
+    if "span" in d and _number(d["span"], f"{place}.span") < 1:
+        raise LedgerError(f"{place}.span must be at least 1, got {d['span']!r}")
+    if "confidence" in d and not 0 < _number(d["confidence"], f"{place}.confidence") < 1:
+        raise LedgerError(f"{place}.confidence must lie between 0 and 1, got {d['confidence']!r}")
     for column, value in _keys(d.get("at", {}), f"{place}.at", set(), None).items():
         _scalar(value, f"{place}.at.{column}")
     return d
@@ -197,6 +205,8 @@ def _where(data: Any, place: str) -> dict[str, Any]:
             bounds = _keys(wanted, f"{place}.{column}", set(), {"at_least", "at_most"})
             for bound in bounds.values():
                 _number(bound, f"{place}.{column}")
+        elif wanted == []:
+            raise LedgerError(f"{place}.{column} must name at least one value")
         else:
             for value in wanted if isinstance(wanted, list) else [wanted]:
                 _scalar(value, f"{place}.{column}")
@@ -233,6 +243,8 @@ def _number(value: Any, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         hint = " (YAML reads 1e-12 as text: write 1.0e-12)" if isinstance(value, str) else ""
         raise LedgerError(f"{place} must be a number, got {value!r}{hint}")
+    if not math.isfinite(value):
+        raise LedgerError(f"{place} must be finite, got {value!r}")
     return float(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from implicitnn import sweeps
-from implicitnn._cli.parser import CommandError
+from implicitnn._cli.parser import CommandError, UsageError
 from implicitnn._cli.text import table
 from implicitnn.sweeps import Check
 
@@ -13,6 +13,8 @@ def run(commit: str, seconds: float) -> int:
 
     Raises CommandError when no cell could be computed at all: an empty check proves nothing.
     """
+    if not commit:
+        raise UsageError("--commit must not be empty")
     checks = sweeps.recheck(commit, seconds)
     if not any(not check.skipped for check in checks):
         raise CommandError(

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
+from implicitnn._validate import integer
+
 Json = Any
 Settings = dict[str, Json]
 
@@ -63,6 +65,10 @@ class Row:
             got = sorted(data) if isinstance(data, dict) else type(data).__name__
             raise ValueError(f"a row needs exactly the fields {sorted(wanted)}, got {got}")
         limits = data.pop("tolerance")
+        if not isinstance(limits, dict) or set(limits) != {f.name for f in fields(Tolerance)}:
+            raise ValueError(f"a row's tolerance must hold rtol, atol and unchecked, got {limits}")
+        integer(data["seed"], "seed of a row")
+        plain(data["values"], "values of a row")
         limits["unchecked"] = tuple(limits["unchecked"])
         return Row(tolerance=Tolerance(**limits), **data)
 
@@ -137,7 +143,10 @@ def read(path: Path) -> list[Row]:
     if not path.is_file():
         return []
     rows = []
-    lines = _complete_lines(path.read_bytes()).decode("utf-8").split("\n")
+    try:
+        lines = _complete_lines(path.read_bytes()).decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}") from error
     for number, line in enumerate(lines, start=1):
         if not line:
             continue

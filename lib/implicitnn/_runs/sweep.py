@@ -17,7 +17,7 @@ from implicitnn._runs import provenance as _provenance
 from implicitnn._runs import rows as _rows
 from implicitnn._runs.execute import Cell, Function
 from implicitnn._runs.rows import Row, Tolerance
-from implicitnn._validate import integer
+from implicitnn._validate import integer, nonnegative
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,6 +96,7 @@ def run(
     >>> [r.values["product"] for r in rows]
     [2, 10, 3, 15]
     """
+    _check_options(progress, rules, tolerance, budget_seconds)
     name = _provenance.qualified_name(function)
     cells = cells_of(name, grid, seeds)
     code, rule_hashes = _provenance.code_hash(function), dict(rules or {})
@@ -142,9 +143,25 @@ class _Clock:
         return self.stopped or (self.budget is not None and spent > self.budget)
 
 
+def _check_options(
+    progress: object, rules: object, tolerance: object, budget_seconds: object
+) -> None:
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress must be True or False, got {progress!r}")
+    if rules is not None and not isinstance(rules, Mapping):
+        raise TypeError(f"rules must be a mapping from claim to rule hash, got {rules!r}")
+    if tolerance is not None and not isinstance(tolerance, Tolerance):
+        raise TypeError(f"tolerance must be a Tolerance, got {tolerance!r}")
+    if budget_seconds is not None:
+        nonnegative(budget_seconds, "budget_seconds")
+
+
 def cells_of(name: str, grid: Iterable[Mapping[str, Any]], seeds: Iterable[int]) -> list[Cell]:
     if isinstance(grid, Mapping):
         raise TypeError("grid must be a list of dictionaries, got one dictionary")
+    for given, what in ((grid, "grid"), (seeds, "seeds")):
+        if not isinstance(given, Iterable):
+            raise TypeError(f"{what} must be a list, got {given!r}")
     numbers = [integer(seed, "seed") for seed in seeds]
     cells = {}
     for i, given in enumerate(grid):
