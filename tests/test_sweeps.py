@@ -415,7 +415,10 @@ def test_an_edit_in_the_library_makes_rows_stale(tmp_path):
         "    return {'v': gaussian.expectation(abs, settings['t'], (0.0,))}\n"
         "GRID = [{'t': 1.0}]\n"
     )
-    code = "import mine; from implicitnn._runs import provenance; print(provenance.code_hash(mine.row))"
+    code = (
+        "import mine; from implicitnn._runs import provenance; "
+        "print(provenance.code_hash(mine.row))"
+    )
 
     def seen():
         return subprocess.run(
