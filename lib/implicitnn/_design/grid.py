@@ -75,7 +75,8 @@ def fixed_points(activation: Activation, sigma_a2: FloatArray, tau0: float) -> F
         v = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
         if not (np.abs(step) > 1e-14 * v).any():
             break
-    return np.sqrt(v)
+    root: FloatArray = np.sqrt(v)
+    return root
 
 
 def coefficients(

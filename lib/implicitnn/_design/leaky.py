@@ -108,7 +108,10 @@ def _branches(first: float, third: float, depth: int) -> list[list[float]]:
     branches = []
     for corner in (first, 1.0):
         at = _line(middle, corner, first)
-        excess = lambda s, at=at: _third(at(s)) - third  # noqa: E731
+
+        def excess(s: float, at: Callable[[float], list[float]] = at) -> float:
+            return float(_third(at(s)) - third)
+
         s = 0.0 if excess(0.0) >= 0.0 else 1.0 if excess(1.0) <= 0.0 else _root(excess, 0.0, 1.0)
         branches.append(at(s))
     return branches[:1] if branches[0] == branches[1] else branches

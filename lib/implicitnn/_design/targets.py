@@ -101,15 +101,15 @@ class Equation:
 
 def wanted_ck(c: Coefficients, tau0: float) -> Wanted:
     unit = c.gamma2
-    shares = (c.alpha1 * tau0**2, 2 * c.alpha2 * tau0**4, c.alpha3 * tau0**4)
-    return Wanted(*(share / unit for share in shares), unit, tau0)
+    linear, square = tau0**2 / unit, tau0**4 / unit
+    return Wanted(c.alpha1 * linear, 2 * c.alpha2 * square, c.alpha3 * square, unit, tau0)
 
 
 def wanted_ntk(c: Coefficients, tau0: float, params: str) -> Wanted:
     unit = c.kappa2
-    shares = (c.beta1 * tau0**2, 2 * c.beta2 * tau0**4, c.beta3 * tau0**4)
-    first = 1 if params == "all" else 0
-    return Wanted(*(share / unit for share in shares), unit, tau0, first, 1)
+    linear, square = tau0**2 / unit, tau0**4 / unit
+    shares = c.beta1 * linear, 2 * c.beta2 * square, c.beta3 * square
+    return Wanted(*shares, unit, tau0, 1 if params == "all" else 0, 1)
 
 
 def explicit_numbers(enn: ENN, params: str) -> dict[str, float]:

@@ -137,7 +137,7 @@ class NormMap:
         """x(q), clipped to [-1, 1]."""
         span = np.log(self.high) - np.log(self.low)
         x = 2.0 * (np.log(np.maximum(q, SMALLEST)) - np.log(self.low)) / span - 1.0
-        return np.clip(x, -1.0, 1.0)
+        return np.clip(x, -1.0, 1.0)  # type: ignore[no-any-return]
 
     def nodes(self, count: int) -> FloatArray:
         """Norms at the Chebyshev points of the first kind."""

@@ -77,7 +77,7 @@ def gram(left: Samples, right: Samples) -> FloatArray:
         if not np.isfinite(samples.q).all():
             where = int(np.argmin(np.isfinite(samples.q)))
             raise ValueError(f"{name} is too large: |x|^2 of row {where} overflows")
-    return product
+    return product  # type: ignore[no-any-return]
 
 
 def patch(job: Job, cover: Coverage, panel: Panel) -> Callable[[], None] | None:

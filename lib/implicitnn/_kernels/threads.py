@@ -20,7 +20,7 @@ def count() -> int:
     blas = [
         library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"
     ]
-    return max(1, min([int(config.NUMBA_NUM_THREADS), *blas]))
+    return max(1, min([int(config.NUMBA_NUM_THREADS), *blas]))  # type: ignore[no-any-return]
 
 
 def each(work: Callable[[tuple[int, int]], None], panels: Sequence[tuple[int, int]]) -> None:

@@ -61,7 +61,7 @@ def _limit_other_threads(threads: int) -> None:
     if "numba" in sys.modules:
         import numba
 
-        most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+        most = numba.config.NUMBA_NUM_THREADS
         numba.set_num_threads(min(threads, most))
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)

@@ -159,9 +159,9 @@ def _check_options(
 def cells_of(name: str, grid: Iterable[Mapping[str, Any]], seeds: Iterable[int]) -> list[Cell]:
     if isinstance(grid, Mapping):
         raise TypeError("grid must be a list of dictionaries, got one dictionary")
-    for given, what in ((grid, "grid"), (seeds, "seeds")):
-        if not isinstance(given, Iterable):
-            raise TypeError(f"{what} must be a list, got {given!r}")
+    for what, value in {"grid": grid, "seeds": seeds}.items():
+        if not isinstance(value, Iterable):
+            raise TypeError(f"{what} must be a list, got {value!r}")
     numbers = [integer(seed, "seed") for seed in seeds]
     cells = {}
     for i, given in enumerate(grid):

@@ -85,8 +85,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     y, y_test = 2.0 * train.labels - 1, 2.0 * test.labels - 1
     return {
         "best": best_error(kind, p, exponent),
-        "ridge": ridge_error(gram, cross, y, y_test),
-        "clustering": clustering_error(gram, y),
+        "ridge": ridge_error(gram, cross, y, y_test),  # type: ignore[arg-type]
+        "clustering": clustering_error(gram, y),  # type: ignore[arg-type]
     }
 
 
