@@ -123,7 +123,9 @@ def _rules(study: Study) -> dict[str, str]:
 
     if not study.claims:
         return {}
-    known = {claim.id: claim.rule_hash for claim in claims.load()}
+    drafts = _project.root() / "notebooks" / "drafts" / "claims.yml"
+    ledgers = [path for path in (_project.ledger(), drafts) if path.is_file()]
+    known = {claim.id: claim.rule_hash for path in ledgers for claim in claims.load(path)}
     missing = [name for name in study.claims if name not in known]
     if missing:
         raise ValueError(
