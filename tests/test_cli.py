@@ -321,3 +321,16 @@ def test_recheck_compares_stored_cells(studies, project, monkeypatch, capsys):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert _cli.main(["recheck", "--commit", "abc"]) == 1
     assert "DIFFERS" in capsys.readouterr().out
+
+
+def test_a_corrupt_file_does_not_hide_the_other_sets(project, monkeypatch, capsys, tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (folder / "mnist.npz").write_bytes(b"no archive")
+    monkeypatch.setenv("IMPLICITNN_DATA", str(folder))
+    assert _cli.main(["data", "verify"]) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"^FAULT  mnist, looking for files: .*mnist\.npz", out, re.MULTILINE)
+    assert re.search(r"^ok     fashion_mnist, embedded", out, re.MULTILINE)
+    assert _cli.main(["data", "list"]) == 0
+    assert "unreadable: see data verify" in capsys.readouterr().out

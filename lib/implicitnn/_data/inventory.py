@@ -48,17 +48,28 @@ def holdings(source: Source) -> list[Holding]:
 
 
 def splits(source: Source, place: str) -> str:
-    """Return the splits found in a place, as text: `train, test`, or `-`."""
+    """Return the splits found in a place, as text: `train, test`, or `-`.
+
+    A file that cannot be read is reported by :func:`verify`, with its reason.
+    """
     if place == "embedded":
         entry = _registry.registry().embedded.get(source.name)
         return ", ".join(f"{n} {split}" for split, n in entry.rows.items()) if entry else "-"
-    return ", ".join(h.split for h in holdings(source) if h.place == place) or "-"
+    try:
+        return ", ".join(h.split for h in holdings(source) if h.place == place) or "-"
+    except DataFileError:
+        return "unreadable: see data verify"
 
 
 def verify(source: Source) -> Iterator[Finding]:
     """Check and decode every file of a data set found here, with one finding for each."""
     yield from verify_embedded(source)
-    for holding in holdings(source):
+    try:
+        found = holdings(source)
+    except DataFileError as error:
+        yield Finding(f"{source.name}, looking for files", str(error), True)
+        return
+    for holding in found:
         for path in holding.found.files:
             yield _verify_hash(source, holding.place, path)
         yield _verify_content(source, holding)
