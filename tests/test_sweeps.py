@@ -659,3 +659,14 @@ def test_rows_that_are_no_rows_are_refused(tmp_path):
     path.write_bytes(b"\xff\n")
     with pytest.raises(ValueError, match="not UTF-8"):
         sweeps.load_rows(path)
+
+
+def test_recheck_does_not_choose_cells_whose_data_are_elsewhere(tmp_path, monkeypatch):
+    from implicitnn.studies import STUDIES
+
+    monkeypatch.setenv("IMPLICITNN_ROOT", str(Path(__file__).parents[1]))
+    monkeypatch.delenv("IMPLICITNN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    checks = sweeps.recheck("abc", 1e-9, [STUDIES["real_errors"]])
+    assert len(checks) == 1
+    assert "760 cells need data sets that are not on this machine" in checks[0].skipped

@@ -38,7 +38,9 @@ def run(commit: str, seconds: float) -> int:
 
 def _line(check: Check) -> tuple[str, ...]:
     settings = " ".join(f"{key}={value}" for key, value in check.settings.items())
-    outcome = "no data here" if check.skipped else "agrees" if check.ok else "DIFFERS"
+    if check.skipped:
+        return (check.study, "", check.skipped, "", "", "skipped")
+    outcome = "agrees" if check.ok else "DIFFERS"
     if check.stale:
         outcome += ", stored row is stale"
     times = (f"{check.recorded_seconds:.1f}", f"{check.seconds:.1f}")

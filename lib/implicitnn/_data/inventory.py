@@ -47,6 +47,12 @@ def holdings(source: Source) -> list[Holding]:
     return result
 
 
+def on_disk(name: str) -> bool:
+    """Return whether both splits of a data set can be had here without a download."""
+    found = {holding.split for holding in holdings(_registry.registry().datasets[name])}
+    return found == set(SPLITS)
+
+
 def splits(source: Source, place: str) -> str:
     """Return the splits found in a place, as text: `train, test`, or `-`.
 

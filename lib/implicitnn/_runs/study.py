@@ -38,6 +38,9 @@ class Study:
         How near a recomputed value must come: |a - b| <= atol + rtol |b|.
     unchecked : tuple of str
         Columns not compared when a cell is recomputed (measured times).
+    datasets : callable, optional
+        Names of the image sets that a cell reads at their full size, from its settings. A cell
+        whose sets are not on the machine is not computed again, so that a check never downloads.
     cost : callable, optional
         Relative cost of one cell from its settings, in any unit: stored rows set the scale.
 
@@ -58,6 +61,7 @@ class Study:
     atol: float = 1e-12
     unchecked: tuple[str, ...] = ()
     cost: Callable[[Settings], float] | None = None
+    datasets: Callable[[Settings], Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
         for tiers, what in ((self.grids, "grids"), (self.seeds, "seeds")):
@@ -231,8 +235,9 @@ def recheck(
     """Recompute stored paper-tier cells, chosen by ``commit``, and compare them.
 
     The cells are taken in the order of a hash of the commit and their key, as long as their
-    recorded cost fits in the budget: the choice is fixed by the commit and cannot be arranged. A
-    cell whose data set is not on this machine is reported as skipped.
+    recorded cost fits in the budget: the choice is fixed by the commit and cannot be arranged.
+    Cells whose data sets are not on this machine are not chosen; each study that has such cells
+    is reported once as skipped, with their number.
     """
     if not isinstance(commit, str) or not commit:
         raise ValueError(f"commit must be a non-empty text, got {commit!r}")
@@ -241,15 +246,27 @@ def recheck(
         from implicitnn.studies import STUDIES
 
         studies = STUDIES.values()
-    pool = [(study, row) for study in studies if "paper" in study.grids
-            for row in study_rows(study)]  # fmt: skip
+    pool, checks, spent = [], [], 0.0
+    for study in studies:
+        rows = study_rows(study) if "paper" in study.grids else []
+        here = [row for row in rows if _has_data(study, row.settings)]
+        pool += [(study, row) for row in here]
+        if len(here) < len(rows):
+            absent = f"{len(rows) - len(here)} cells need data sets that are not on this machine"
+            checks.append(Check(study.name, {}, 0, 0.0, 0.0, False, (), absent))
     pool.sort(key=lambda pair: hashlib.sha256((commit + pair[1].key).encode()).hexdigest())
-    checks, spent = [], 0.0
     for study, row in pool:
         if spent + row.seconds <= budget:
             spent += row.seconds
             checks.append(_check(study, row))
     return checks
+
+
+def _has_data(study: Study, settings: Settings) -> bool:
+    from implicitnn._data import inventory
+
+    names = study.datasets(settings) if study.datasets is not None else ()
+    return all(inventory.on_disk(name) for name in names)
 
 
 def _check(study: Study, row: Row) -> Check:

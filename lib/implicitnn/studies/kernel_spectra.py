@@ -17,6 +17,7 @@ from implicitnn._validate import FloatArray
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ
 from implicitnn.studies import _images
+from implicitnn.studies._needs import full_images
 from implicitnn.sweeps import Study
 
 SIGMA_A2 = 0.2
@@ -87,6 +88,7 @@ STUDY = Study(
     grids={"quick": _cells("embedded", [200, 400]), "paper": _cells("full", [200, 400, 800, 1600])},
     seeds={"quick": (1000, 1001, 1002), "paper": tuple(range(10))},
     claims=("AF1",),
+    datasets=full_images,
     rtol=1e-6,
     cost=_cost,
 )

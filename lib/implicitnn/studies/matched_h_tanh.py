@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from implicitnn import activations, design, kernels
 from implicitnn.specs import DEQ, ENN
 from implicitnn.studies import _matched
+from implicitnn.studies._needs import full_images
 from implicitnn.sweeps import Study
 
 SIGMA_A2 = 0.2
@@ -56,6 +57,7 @@ STUDY = Study(
     },
     seeds={"quick": (1000,), "paper": tuple(range(10))},
     claims=("A5",),
+    datasets=full_images,
     rtol=1e-3,
     cost=_matched.cost,
 )

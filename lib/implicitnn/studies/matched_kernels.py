@@ -16,6 +16,7 @@ from implicitnn._validate import FloatArray, one_of
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ, ENN
 from implicitnn.studies import _images, kernel_spectra
+from implicitnn.studies._needs import full_images
 from implicitnn.sweeps import Study
 
 SIGMA_A2 = 0.2
@@ -105,6 +106,7 @@ STUDY = Study(
     },
     seeds={"quick": (1000,), "paper": tuple(range(10))},
     claims=("AF3",),
+    datasets=full_images,
     rtol=1e-5,
     cost=_cost,
 )

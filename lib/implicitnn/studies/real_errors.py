@@ -24,6 +24,7 @@ from implicitnn._validate import FloatArray
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ
 from implicitnn.studies import _images
+from implicitnn.studies._needs import full_images
 from implicitnn.sweeps import Study
 
 SIGMA_A2 = 0.2
@@ -152,6 +153,7 @@ STUDY = Study(
     },
     seeds={"quick": (1000, 1001), "paper": tuple(range(10))},
     claims=("AF2",),
+    datasets=full_images,
     rtol=1e-6,
     cost=_cost,
 )
