@@ -16,16 +16,13 @@ def run(commit: str, seconds: float) -> int:
     if not commit:
         raise UsageError("--commit must not be empty")
     checks = sweeps.recheck(commit, seconds)
-    if not any(not check.skipped for check in checks):
-        raise CommandError(
-            "no stored cell could be computed again: "
-            f"{len(checks)} chosen, all without their data set here"
-            if checks
-            else f"no stored cell costs less than {seconds:g} s, or none is stored"
-        )
+    done = [check for check in checks if not check.skipped]
+    if not done:
+        reasons = [f"{check.study}: {check.skipped}" for check in checks]
+        text = f"no stored cell costs less than {seconds:g} s, or none is stored"
+        raise CommandError("; ".join([text, *reasons]))
     header = ("study", "seed", "settings", "recorded s", "now s", "outcome")
     print(table([header, *(_line(check) for check in checks)]))
-    done = [check for check in checks if not check.skipped]
     failed = [check for check in done if not check.ok]
     for check in failed:
         print(f"\n{check.study}, seed {check.seed}, {check.settings}:")

@@ -12,8 +12,9 @@ import numpy as np
 
 from implicitnn import activations, equivalents, kernels, spectra
 from implicitnn._validate import integer, one_of
-from implicitnn.mixtures import GaussianMixture, Sample
+from implicitnn.mixtures import Sample
 from implicitnn.specs import ENN
+from implicitnn.studies import limits
 from implicitnn.sweeps import Study
 
 NETS = {
@@ -40,17 +41,14 @@ def net(name: str, depth: int, tau0: float = 1.0) -> ENN:
 
 
 def draw(n: int, seed: int) -> Sample:
-    """Return two classes in dimension 1.25 n: means of norm one, covariances I, (1 + 2/sqrt p) I.
+    """Return a sample of the mixture of the study `limits` in dimension 1.25 n.
 
     Examples
     --------
     >>> draw(96, 0).X.shape
     (96, 120)
     """
-    p = 5 * n // 4
-    covariances = [np.ones(p), (1 + 2 / np.sqrt(p)) * np.ones(p)]
-    mixture = GaussianMixture(np.eye(2, p), covariances, [0.5, 0.5])
-    return mixture.sample(n, np.random.default_rng([seed, n]))
+    return limits.mixture(5 * n // 4).sample(n, np.random.default_rng([seed, n]))
 
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
