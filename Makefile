@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .SILENT:
 .NOTPARALLEL:
-.PHONY: help setup book test browser test-lib lint types serve paper paper-status bench bench-peers clean distclean
+.PHONY: help setup book test browser test-lib lint types serve paper paper-status bench bench-peers test-peers clean distclean
 
 help:
 	echo "make book          execute every notebook (tier quick), build the HTML book, print where it is"
@@ -27,6 +27,7 @@ help:
 	echo "make paper-status  what tier paper still lacks, and how long it will take"
 	echo "make bench         speed of the kernels against a floor and simple peers"
 	echo "make bench-peers   the same, with neural-tangents in an environment of its own"
+	echo "make test-peers    explicit kernels against neural-tangents, in the same environment"
 	echo "make setup         only the virtual environment in $(VENV)"
 	echo "make clean         remove what was built; make distclean removes $(VENV) too"
 	echo
@@ -80,11 +81,14 @@ bench: setup
 bench-peers: setup
 	$(BIN)/python -m benchmarks --peers
 
+test-peers: setup
+	$(BIN)/python -m pytest -q tests/peers
+
 clean:
 	rm -rf _build .cache ci-*.log .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info lib/.mypy_cache
 	find lib tests book benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 	echo "Removed what was built; data and $(VENV) are kept."
 
 distclean: clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) benchmarks/.venv-peers
 	echo "Removed $(VENV)."

@@ -157,15 +157,20 @@ def _line(row: dict[str, Any]) -> str:
     return text
 
 
-def peers() -> None:
-    """Install neural-tangents with its pins in an environment of its own, and run it."""
+def peer_python() -> Path:
+    """Interpreter of an environment of its own for neural-tangents, made when it is missing."""
     place = ROOT / "benchmarks" / ".venv-peers"
     python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
         venv.create(place, with_pip=True)
     pins = ROOT / "benchmarks" / "requirements-peers.txt"
     subprocess.run([str(python), "-m", "pip", "install", "-q", "-r", str(pins)], check=True)
-    subprocess.run([str(python), str(ROOT / "benchmarks" / "peers.py")], check=True)
+    return python
+
+
+def peers() -> None:
+    """Run neural-tangents in its own environment."""
+    subprocess.run([str(peer_python()), str(ROOT / "benchmarks" / "peers.py")], check=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
