@@ -124,11 +124,14 @@ def balanced(x: Bytes, y: Bytes, rows: NDArray[np.int32], n: int) -> Split:
     return x[kept], y[kept], rows[kept]
 
 
-def write(path: Path, splits: dict[str, Split]) -> None:
-    """Write a npz file with LZMA members and fixed time stamps; numpy.load reads it."""
+def write(path: Path, splits: dict[str, tuple[NDArray, ...]]) -> None:
+    """Write x, y (and row) of each split into one npz file.
+
+    Members are LZMA with fixed time stamps; numpy.load reads them.
+    """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         for split, arrays in splits.items():
-            for key, array in zip(("x", "y", "row"), arrays, strict=True):
+            for key, array in zip(("x", "y", "row")[: len(arrays)], arrays, strict=True):
                 member = zipfile.ZipInfo(f"{key}_{split}.npy", date_time=(1980, 1, 1, 0, 0, 0))
                 member.compress_type = zipfile.ZIP_LZMA
                 member.create_system = 3

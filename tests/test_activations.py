@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 
 import mpmath
 import numpy as np
@@ -285,3 +286,56 @@ def test_arguments_are_checked():
 def test_frozen():
     with pytest.raises(AttributeError):
         act.relu.name = "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hard_tanh(1,,2)", "parameter 2 must be a number, got nothing"),
+        ("hard_tanh(1,2,)", "parameter 3 must be a number, got nothing"),
+        ("hard_tanh(,)", "parameter 1 must be a number, got nothing"),
+        ("leaky_relu(a)", "parameter 1 must be a number, got 'a'"),
+        ("leaky_relu(0.1, 0.2)", "leaky_relu takes the numbers slope, got 2"),
+        ("quadratic(1)", "quadratic takes the numbers q, r, got 1"),
+        ("quadratic(nan, 1)", "q must be finite"),
+    ],
+)
+def test_get_explains_bad_parameters(name, text):
+    with pytest.raises(ValueError, match=rf"got '{re.escape(name)}': {re.escape(text)}"):
+        act.get(name)
+
+
+def test_too_many_and_too_distant_kinks_are_refused():
+    identity = (lambda t: t, np.ones_like)
+    assert len(Activation("mine", *identity, np.linspace(-5, 5, 300)).kinks) == 300
+    with pytest.raises(ValueError, match="kinks must hold at most 1000 places, got 10000"):
+        Activation("mine", *identity, np.linspace(-5, 5, 10000))
+    with pytest.raises(ValueError, match=r"kinks must lie within 1e\+50 of 0, got 1e\+300"):
+        Activation("mine", *identity, (1e300,))
+
+
+@pytest.mark.parametrize(
+    ("f", "text"),
+    [
+        (lambda t: 1 / 0, "f must accept numpy arrays .* it raised ZeroDivisionError"),
+        (lambda t: np.ma.masked_array(t), "f must not return a masked array"),
+        (lambda t: np.maximum(t, 0.0, out=t), "f must not change the array it is given"),
+    ],
+)
+def test_functions_that_misbehave_are_named(f, text):
+    with pytest.raises(InvalidActivationError, match=f"mine: {text}"):
+        Activation("mine", f, np.ones_like, (0.0,))
+
+
+@named
+def test_tails_underflow_silently_in_a_strict_numpy(a):
+    t = np.array([-1e308, -1e10, -800.0, -39.0, -1e-310, 0.0, 5e-324, 39.0, 800.0, 1e308])
+    expected = a.f(t), a.df(t)
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(a.f(t), expected[0])
+        np.testing.assert_array_equal(a.df(t), expected[1])
+
+
+def test_the_checks_of_a_readers_activation_run_in_a_strict_numpy():
+    with np.errstate(all="raise"):
+        Activation("bump", lambda t: np.exp(-(t**4)), lambda t: -4 * t**3 * np.exp(-(t**4)))

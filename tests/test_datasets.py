@@ -10,16 +10,18 @@ import os
 import shutil
 import tarfile
 import threading
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.io import savemat
+from scipy.io import loadmat, savemat
 
 from implicitnn import datasets
 from implicitnn._data import download as _download
 from implicitnn._data import inventory as _inventory
 from implicitnn._data import locate as _locate
+from implicitnn._data import matlab as _matlab
 from implicitnn._data import readers as _readers
 from implicitnn._data import registry as _registry
 from implicitnn._data.registry import RemoteFile
@@ -311,6 +313,10 @@ def test_idx_bytes_are_those_of_the_format():
             bytes.fromhex("00000803 ffffffff ffffffff ffffffff") + bytes(9),
             "25 bytes; its header announces",
         ),
+        (
+            bytes.fromhex("00000803 80000000 80000000 00000004"),
+            r"\(2147483648, 2147483648, 4\), 18446744073709551632 bytes",
+        ),
     ],
 )
 def test_broken_idx_is_explained(tmp_path, raw, message):
@@ -420,6 +426,140 @@ def test_broken_svhn_is_explained(place):
         path.write_bytes(raw)
         with pytest.raises(DataFileError, match="cannot be read as a MATLAB 5 file"):
             datasets.load("svhn", "test", tier="paper")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"])
+def test_matlab_arrays_are_those_of_scipy(dtype, packed):
+    array = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    file = io.BytesIO()
+    savemat(file, {"a": array, "name_longer_than_four": array[0]}, do_compression=packed)
+    found = _matlab.read(file.getvalue(), 10**6)
+    expected = loadmat(file)
+    for name in ("a", "name_longer_than_four"):
+        assert found[name].dtype == expected[name].dtype
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (None, {"a": 1}, "y is a struct array; expected integer labels"),
+        (None, np.array([[1], ["two"]], dtype=object), "y is a cell array"),
+        (None, "12", "y is a char array"),
+        (None, np.ones((2, 1)), r"y is of dtype float64, shape \(2, 1\)"),
+        (None, np.ones((2, 2), np.uint8), r"y is of dtype uint8, shape \(2, 2\)"),
+        (None, np.ones((3, 1), np.uint8), "2 images but 3 labels"),
+        (None, np.ones((2, 1)) * 1j, "y is a complex array"),
+        (np.zeros((2, 3), np.uint8), None, r"X is of dtype uint8, shape \(2, 3\)"),
+        ({"a": 1}, None, "X is a struct array; expected uint8"),
+    ],
+)
+def test_strange_variables_of_svhn_are_named(place, x, y, message):
+    path = place / "test_32x32.mat"
+    x = pictures(32, 32, 3, 2) if x is None else x
+    savemat(path, {"X": x, "y": np.ones((2, 1), np.uint8) if y is None else y})
+    with pytest.raises(DataFileError, match=message) as error:
+        datasets.load("svhn", "test", tier="paper")
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_damage_to_a_matlab_file_escapes(place, packed):
+    """Each 4-byte word of the head in turn becomes small, large, or negative."""
+    path = place / "test_32x32.mat"
+    x, y = pictures(32, 32, 3, 2), np.ones((2, 1), np.uint8)
+    savemat(path, {"X": x, "y": y}, do_compression=packed)
+    raw = path.read_bytes()
+    refused = 0
+    for start in range(124, 240, 4):
+        for word in (b"\0\0\0\0", b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\x0e\0\0\0"):
+            path.write_bytes(raw[:start] + word + raw[start + 4 :])
+            try:
+                datasets.load("svhn", "test", tier="paper")
+            except DataFileError as error:
+                assert str(path) in str(error)
+                refused += 1
+    assert refused > 20
+    for end in range(0, len(raw), 97):
+        path.write_bytes(raw[:end])
+        with pytest.raises(DataFileError, match=r"test_32x32\.mat"):
+            datasets.load("svhn", "test", tier="paper")
+
+
+def npy(shape, descr="'|u1'", data=b""):
+    """Bytes of an npy file whose header says what it likes."""
+    head = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\0" + len(head).to_bytes(2, "little") + head + data
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (npy("(1000000000000, 28, 28)"), r"announces shape \(1000000000000, 28, 28\) of uint8"),
+        (npy("(4294967296, 4294967296, 4294967296)", data=b"12"), "but the archive holds 2"),
+        (npy("(-1, 28, 28)", data=bytes(784)), r"announces shape \(-1, 28, 28\)"),
+        (npy("(1, 28, 28)", data=bytes(700)), "784 bytes, but the archive holds 700"),
+        (npy("(1, 28, 28)", "'|O'", bytes(6272)), "cannot be read without unpickling"),
+        (npy("(1, 28, 28", data=bytes(784)), "has no npy header there"),
+        (npy("(1, 28, 28)", "'|q9'", bytes(784)), "has no npy header there"),
+        (b"\x93NUMPY\x09\0" + bytes(100), "has no npy header there"),
+        (b"", "has no npy header there"),
+    ],
+)
+def test_npz_headers_that_lie_are_named_before_anything_is_allocated(place, raw, message):
+    with zipfile.ZipFile(place / "mnist.npz", "w") as archive:
+        archive.writestr("x_train.npy", raw)
+        archive.writestr("y_train.npy", npy("(1,)", "'|u1'", b"3"))
+    with pytest.raises(DataFileError, match=message) as error:
+        datasets.load("mnist", "train", tier="paper")
+    assert "mnist.npz" in str(error.value)
+    assert "x_train" in str(error.value)
+
+
+def test_npz_members_that_are_no_arrays_are_passed_over(place):
+    with zipfile.ZipFile(place / "mnist.npz", "w") as archive:
+        archive.writestr("x_train", b"not an array")
+        archive.writestr("x_train.npy", npy("(1, 28, 28)", data=bytes(784)))
+        archive.writestr("y_train.npy", npy("(1,)", data=b"\3"))
+    assert datasets.load("mnist", "train", tier="paper").y.tolist() == [3]
+
+
+def test_damaged_npz_members_are_named(place):
+    path = place / "mnist.npz"
+    write_npz(path, "train", pictures(20, 28, 28), np.arange(20) % 10)
+    raw = path.read_bytes()
+    for place_of_damage in (30, 100, len(raw) // 2, len(raw) - 60, len(raw) - 30):
+        damaged = bytearray(raw)
+        damaged[place_of_damage : place_of_damage + 4] = b"\xff\xff\xff\xff"
+        path.write_bytes(damaged)
+        with pytest.raises(DataFileError, match=r"mnist\.npz"):
+            datasets.load("mnist", "train", tier="paper")
+
+
+def test_a_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(_readers, "_LARGEST", 10**6)
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(bytes(5 * 10**6)))
+    with pytest.raises(DataFileError, match="holds more than 1000000 bytes"):
+        _readers.idx(path)
+
+
+def test_a_member_of_an_archive_that_lies_about_its_size_is_refused(tmp_path):
+    member = tarfile.TarInfo("test_batch.bin")
+    member.size = 8 * 2**30 - 1
+    path = tmp_path / "cifar.tar.gz"
+    path.write_bytes(gzip.compress(member.tobuf() + bytes(5000)))
+    with pytest.raises(DataFileError, match=r"cifar\.tar\.gz"):
+        _readers.tar_members(path, ["test_batch.bin"])
+
+
+@pytest.mark.parametrize("named", ["~no_such_user/data", "x" * 5000])
+def test_folders_that_cannot_be_looked_up_are_named(monkeypatch, named):
+    monkeypatch.setenv("IMPLICITNN_DATA", named)
+    with pytest.raises(DataNotFoundError, match="is not a folder"):
+        datasets.load("mnist", "train", tier="paper")
 
 
 def test_npz_files_are_joined_and_lossy_rows_dropped(place):

@@ -161,7 +161,7 @@ def test_energy_ratio_of_tanh_lies_in_the_range_of_a_clip(sigma_a2: float, ratio
 
 def test_both_l_relu_branches_of_relu() -> None:
     m = design.match(DEQ(activations.relu, 0.2), "leaky_relu")
-    expected = ((1.14790, 0.003959, 0.59255), (1.13509, 0.615227, 0.00103))
+    expected = ((1.13509, 0.615227, 0.00103), (1.14790, 0.003959, 0.59255))
     for enn, known in zip((m.enn, *m.alternatives), expected, strict=True):
         (a1, b1), (a2, b2) = leaky_numbers(enn)
         assert (a1 * a2, b1 / a1, b2 / a2) == pytest.approx(known, abs=6e-6)
@@ -223,8 +223,11 @@ def test_known_cubic_coefficients(name: str) -> None:
     first, last = leaky_numbers(m.enn)
     assert first[:2] == pytest.approx(CUBIC[name][0], abs=6e-6)
     assert first[2] == 0.0
-    assert last[:3] == pytest.approx(CUBIC[name][1], abs=6e-6)
-    assert measured(m.deq, m.enn) < EPS
+    c1, c2, c3 = CUBIC[name][1]
+    assert last[:3] == pytest.approx((c1, c2, -c3), abs=6e-6)
+    (other,) = m.alternatives
+    assert leaky_numbers(other)[1][:3] == pytest.approx((c1, c2, c3), abs=6e-6)
+    assert max(measured(m.deq, enn) for enn in (m.enn, other)) < EPS
 
 
 SIGMAS = (0.02, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -641,8 +644,9 @@ def test_a_match_takes_under_50_ms_of_processor_time() -> None:
 
 def test_explain_states_the_net_in_full() -> None:
     text = design.match(DEQ(activations.relu, 0.2)).explain()
-    for part in ("N(0, 1)", "no bias", "max(1.709687190", "-0.679365922", "tau0 = 1", "alpha2"):
+    for part in ("N(0, 1)", "no bias", "max(1.225643618", "-0.188138940", "tau0 = 1", "alpha2"):
         assert part in text
+    assert "mismatches, this net first: 5.7e-06, 3.7e-05" in text
     cubic = design.match(DEQ(activations.swish, 0.2), target="ntk").explain()
     assert "sigma_3(t) = t\n" in cubic
     assert "(x^3 - 3 x)/sqrt(6)" in cubic

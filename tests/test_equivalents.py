@@ -570,3 +570,29 @@ def test_error_falls_at_the_rate(name: str, kind: str) -> None:
 @pytest.mark.parametrize("formula", ["published", "published-diagonal", "published-centring"])
 def test_the_rate_rule_sees_the_floor_of_each_erratum(formula: str) -> None:
     assert slope_interval("relu", f"ck {formula}")[0] > -0.4
+
+
+# --- the range of scales --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [1e-45, 1e-20, 1e20, 1e45])
+@pytest.mark.parametrize("name", ["relu", "tanh", "swish", "elu", "hard_tanh(0.8, 1.2)"])
+def test_equivalents_are_finite_over_the_whole_range_in_a_strict_numpy(
+    name: str, factor: float
+) -> None:
+    drawn = mixtures.benchmark(20).sample(12, 0)
+    activation = activations.get(name)
+    with np.errstate(all="raise"):
+        sample = mixtures.empirical(factor * drawn.X, drawn.labels)
+        tau0 = sample.statistics.tau0
+        for spec in (DEQ(activation, 0.1, tau0=tau0), ENN((activation, activation), tau0)):
+            for matrix in (equivalents.ck(spec, sample), equivalents.ntk(spec, sample)):
+                assert np.isfinite(matrix).all()
+                assert matrix.diagonal().max() > 0.0
+
+
+def test_coefficients_beyond_float64_are_refused() -> None:
+    """The slope 1e90 makes alpha4 = 1e180, and the ReLU squares it."""
+    steep = ENN((activations.quadratic(0.0, 1e90), activations.relu), 1e-45)
+    with np.errstate(all="raise"), pytest.raises(ValueError, match=r"of ENN\(\(quadratic.*float64"):
+        equivalents.coefficients(steep)

@@ -196,3 +196,17 @@ def test_the_text_tells_every_kind_of_panel():
 )
 def test_labels_are_spoken_without_tex(label, text):
     assert spoken(label) == text
+
+
+def test_shared_axes_and_error_bars_keep_their_names():
+    with figures.style():
+        figure, axes = plt.subplots(2, 2, sharex=True, sharey="row")
+        for ax in axes.flat:
+            ax.errorbar([1, 2], [3, 4], [0.1, 0.1], label="medians")
+        axes[1, 0].set(xlabel="$n$", ylabel="other")
+        axes[0, 0].set_ylabel("error")
+        text = figures.describe(figure)
+        plt.close(figure)
+    assert text.count("error against n.") == 2
+    assert text.count("other against n.") == 2
+    assert text.count("medians: 3 at 1 to 4 at 2.") == 4

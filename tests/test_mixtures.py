@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -191,7 +192,7 @@ def test_bad_types_and_bad_samples() -> None:
             mixture.sample(bad, 0)
     with pytest.raises(TypeError, match="n must be an integer"):
         mixture.sample(10.0, 0)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="rng must be an integer, got None"):
+    with pytest.raises(TypeError, match=r"rng must be an integer seed or a .*Generator, got None"):
         mixture.sample(10, None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="scale must be one of 'data', 'covariance'; got 'x'"):
         mixture.sample(10, 0, scale="x")
@@ -333,3 +334,101 @@ def test_twin_has_the_moments_of_the_data_when_singular() -> None:
     assert np.bincount(drawn.labels).tolist() == [7, 14]
     traces = mixtures.empirical(X, y).statistics.t
     assert np.allclose(drawn.statistics.t, traces, atol=1e-12)
+
+
+# --- hostile input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [10**9 + 1, 10**15 + 7, 2**53])
+@pytest.mark.parametrize(
+    "weights", [[0.1, 0.2, 0.7], [1 / 3] * 3, [1e-300, 1.0, 0.0], [0.5 + 5e-10, 0.5 + 4e-10, 0.0]]
+)
+def test_counts_of_large_samples_are_exact(n: int, weights: list[float]) -> None:
+    mixture = mixtures.GaussianMixture(np.zeros((3, 2)), [1, 1, 1], weights)
+    counts = [int(count) for count in mixture.counts(n)]
+    total = sum(map(Fraction, weights))
+    assert sum(counts) == n
+    for count, weight in zip(counts, weights, strict=True):
+        assert abs(count - Fraction(weight) * n / total) < 1
+        assert weight > 0.0 or count == 0
+
+
+def test_counts_beyond_2_to_the_53_are_refused() -> None:
+    mixture = mixtures.benchmark(9)
+    for n in (2**53 + 1, 10**30, 10**400):
+        with pytest.raises(ValueError, match="n must be at most 9007199254740992"):
+            mixture.counts(n)
+    with pytest.raises(ValueError, match="n must be at most 1000799917193443 for 9 features"):
+        mixture.sample(2**53, 0)
+    with pytest.raises(ValueError, match="p must be at most 9007199254740992"):
+        mixtures.benchmark(10**30)
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        ([1e308, 1e308], ValueError, "weights must sum to 1 within 1e-9, got inf"),
+        ([1e-300, 1e-300], ValueError, "weights must sum to 1 within 1e-9, got 2e-300"),
+        ([0.5, [0.5]], ValueError, "weights must be a rectangular array"),
+        (np.ma.masked_array([0.5, 0.5], [0, 1]), TypeError, "weights must not be a masked array"),
+    ],
+)
+def test_hostile_weights(weights: object, error: type[Exception], message: str) -> None:
+    with np.errstate(all="raise"), pytest.raises(error, match=message):
+        mixtures.GaussianMixture(np.zeros((2, 2)), [1, 1], weights)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("covariances", "error", "message"),
+    [
+        ({0: 1.0, 1: 2.0}, TypeError, "covariances must be a sequence"),
+        ({1.0, 2.0}, TypeError, "covariances must be a sequence"),
+        ([1e300, 1.0], ValueError, r"covariances\[0\] must be at most 1e\+100, got 1e\+300"),
+        ([1.0, np.eye(2) * 1e200], ValueError, r"covariances\[1\] must be at most 1e\+100 in size"),
+        ([1.0, np.ma.ones(2)], TypeError, r"covariances\[1\] must not be a masked array"),
+        ([1.0, [[1, 2], [3]]], ValueError, r"covariances\[1\] must be a rectangular array"),
+        ([10**400, 1.0], ValueError, r"covariances\[0\] must be below 1\.8e308"),
+    ],
+)
+def test_hostile_covariances(covariances: object, error: type[Exception], message: str) -> None:
+    with np.errstate(all="raise"), pytest.raises(error, match=message):
+        mixtures.GaussianMixture(np.zeros((2, 2)), covariances, [0.5, 0.5])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+def test_data_beyond_the_range_of_scales_are_refused(factor: float) -> None:
+    rows, labels = factor * np.ones((8, 2)), [0] * 4 + [1] * 4
+    with np.errstate(all="raise"), pytest.raises(ValueError, match=r"X.* 1e\+50"):
+        mixtures.empirical(rows, labels)
+    with pytest.raises(ValueError, match=r"means must be at most 1e\+50 in size, got 1e\+200"):
+        mixtures.benchmark(9, mean=1e200)
+    with pytest.raises(ValueError, match="tau0 must lie between 1e-50"):
+        drawn = mixtures.benchmark(9).sample(4, 0).statistics
+        dataclasses.replace(drawn, tau0=factor)
+
+
+@pytest.mark.parametrize("factor", [1e-49, 1e-20, 1e20, 1e48])
+def test_statistics_scale_with_the_data_in_a_strict_numpy(factor: float) -> None:
+    drawn = mixtures.benchmark(20).sample(12, 0)
+    with np.errstate(all="raise"):
+        found = mixtures.empirical(factor * drawn.X, drawn.labels).statistics
+        mixtures.gaussian_twin(factor * drawn.X, drawn.labels).sample(12, 0)
+    plain = mixtures.empirical(drawn.X, drawn.labels).statistics
+    # Each entry is a sum of at most 20 x 12 products; its rounding is relative to the largest.
+    assert found.tau0 == pytest.approx(factor * plain.tau0, rel=1e-13)
+    size = float(np.abs(plain.T).max())
+    np.testing.assert_allclose(found.T / factor**2 / factor**2, plain.T, atol=1e-12 * size)
+
+
+def test_masked_and_ragged_labels_are_refused() -> None:
+    rows = np.random.default_rng(0).standard_normal((8, 2))
+    with pytest.raises(TypeError, match="labels must not be a masked array"):
+        mixtures.empirical(rows, np.ma.zeros(8, int))
+    with pytest.raises(ValueError, match="labels must be a rectangular array"):
+        mixtures.empirical(rows, [[0], [1, 2]] * 4)
+
+
+def test_counts_may_be_numpy_integers_of_any_width() -> None:
+    mixture = mixtures.benchmark(9)
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(mixture.sample(np.int8(100), 0).X, mixture.sample(100, 0).X)  # type: ignore[arg-type]

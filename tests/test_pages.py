@@ -10,8 +10,9 @@ import numpy as np
 import papermill
 import pytest
 
-from implicitnn import figures, pages, sweeps
+from implicitnn import claims, figures, pages, sweeps
 from implicitnn._book import tables as _page_tables
+from implicitnn._book import words as _words
 from implicitnn.pages import Page
 from implicitnn.sweeps import Study
 
@@ -283,3 +284,26 @@ def test_an_executed_page_carries_its_metadata_and_repeats_exactly(tmp_path, mon
     drawings = [nb.cells[3].outputs[0].data["image/svg+xml"] for nb in (first, second)]
     assert drawings[0] == drawings[1]
     assert os.listdir(tmp_path / "one/evidence") == ["executed.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sigma_a2 and K_all", "\u03c3<sub>a2</sub> and K<sub>all</sub>"),
+        ("O(p^{-1/2}), sqrt(log n)", "O(p<sup>\u22121/2</sup>), \u221a(log n)"),
+        ("slope of ck_covariance_scale_absolute at n = 8", None),
+        ("python -m implicitnn notebook 03_theorem_1 --seed 0", None),
+        ("n < 2 & p > 1", "n &lt; 2 &amp; p &gt; 1"),
+    ],
+)
+def test_formulas_in_plain_text_are_set_and_names_of_columns_are_not(text, shown):
+    assert _words.symbols(text) == (text if shown is None else shown)
+
+
+def test_a_page_judges_a_claim_once(page, shown, monkeypatch):
+    judged = []
+    judge = claims.judge
+    monkeypatch.setattr(claims, "judge", lambda claim: judged.append(claim.id) or judge(claim))
+    page.badge("Z1")
+    page.verdicts("Z1")
+    assert judged == ["Z1"]

@@ -11,7 +11,16 @@ import pytest
 from scipy import stats
 
 from implicitnn import kernels, simulate
-from implicitnn.activations import elu, gelu, hard_tanh, leaky_relu, relu, swish, tanh
+from implicitnn.activations import (
+    elu,
+    gelu,
+    hard_tanh,
+    leaky_relu,
+    quadratic,
+    relu,
+    swish,
+    tanh,
+)
 from implicitnn.errors import NotWellPosedError
 from implicitnn.specs import DEQ, ENN
 
@@ -135,3 +144,27 @@ def test_bad_arguments_are_named():
         simulate.ck(spec, samples(), 0, 1)
     with pytest.raises(ValueError, match="params"):
         simulate.ntk(spec, samples(), 10, 1, "none")
+
+
+def test_hostile_samples_and_widths_are_named():
+    deq, deep = DEQ(tanh, 0.2), ENN((quadratic(1.0, 1.0),) * 3)
+    for value, error, text in (
+        (np.full((2, 2), 1e200), ValueError, r"X must be at most 1e\+50 in size"),
+        (np.ma.ones((2, 2)), TypeError, "X must not be a masked array"),
+        ([[1, 2], [3]], ValueError, "X must be a rectangular array"),
+    ):
+        with pytest.raises(error, match=text):
+            simulate.ck(deq, value, 10, 0)
+    with pytest.raises(ValueError, match="width must be at most 9007199254740992"):
+        simulate.ck(deq, np.eye(2), 10**30, 0)
+    with pytest.raises(ValueError, match=r"width must be at most .* columns of weights"):
+        simulate.ck(deq, np.eye(2), 10**10, 0)
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="overflows on these samples"):
+        simulate.ck(deep, 1e49 * np.eye(2), 10, 0)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-200, 1e-40, 1e40])
+def test_samples_of_any_size_in_a_strict_numpy(size):
+    with np.errstate(all="raise"):
+        for spec in (DEQ(tanh, 0.2), DEQ(relu, 0.2), ENN((elu, swish))):
+            assert np.isfinite(simulate.ntk(spec, size * np.eye(3), 20, 0, "all")).all()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicitnn import activations as act
-from implicitnn import gaussian
+from implicitnn import gaussian, kernels
 from implicitnn.activations import Activation
 from implicitnn.errors import NotWellPosedError
 from implicitnn.specs import DEQ, ENN
@@ -317,3 +317,97 @@ def test_enn_uncentred():
 def test_enn_bad_arguments_are_named(layers, tau0, error, text):
     with pytest.raises(error, match=text):
         ENN(layers, tau0)
+
+
+CONSTANT = Activation("three", lambda t: np.full_like(t, 3.0), lambda t: np.zeros_like(t))
+
+
+@pytest.mark.parametrize("a", [act.linear, act.leaky_relu(1.0), act.tanh, act.erf])
+@pytest.mark.parametrize("tau0", [0.3, 1.0, 1.7, 3.0, 1e10, 1e-10])
+def test_the_offset_of_an_odd_function_is_exactly_zero(a, tau0):
+    assert DEQ(a, 0.2, tau0=tau0).offset == 0.0
+    assert ENN((act.relu, a), tau0).offsets[1] == 0.0
+
+
+def test_a_small_offset_that_is_no_rounding_is_kept():
+    nearly = act.leaky_relu(1.0 - 1e-12)
+    deq = DEQ(nearly, 0.2)
+    assert deq.offset == pytest.approx(1e-12 * deq.tau / math.sqrt(2 * PI), rel=1e-3)
+
+
+@pytest.mark.parametrize("a", [act.quadratic(0.0, 0.0), act.hard_tanh(0.0, 1.0), CONSTANT])
+def test_an_activation_that_vanishes_once_centred_is_refused(a):
+    with pytest.raises(ValueError, match=rf"activation {re.escape(a.name)} has no output"):
+        DEQ(a, 0.2)
+    with pytest.raises(ValueError, match=rf"layer 2 \({re.escape(a.name)}\) has no output"):
+        ENN((act.relu, a))
+
+
+def test_a_constant_is_allowed_uncentred():
+    assert DEQ(CONSTANT, 0.2, centred=False).gamma2 == pytest.approx(9.0, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "text"),
+    [
+        ({"tau0": 1e300}, r"tau0 must lie between 1e-50 and 1e\+50, got 1e\+300"),
+        ({"tau0": 1e-300}, r"tau0 must lie between 1e-50 and 1e\+50, got 1e-300"),
+        ({"tau0": 10**400}, r"tau0 must be below 1\.8e308 in size"),
+        ({"tau0": math.nan}, "tau0 must be finite, got nan"),
+        ({"sigma_a2": 1e101, "sigma_b2": 1.0}, r"sigma_a2 must be at most 1e\+100"),
+        ({"sigma_b2": 1e101}, r"sigma_b2 must be at most 1e\+100"),
+        ({"sigma_b2": 1e-101}, r"sigma_b2 must be at least 1e-100, got 1e-101"),
+        ({"sigma_c2": 1e101}, r"sigma_c2 must be at most 1e\+100"),
+        ({"tau0": 1e-50}, r"sigma_b2 tau0\^2 \+ sigma_c2 must lie between 1e-100 and 1e\+100"),
+    ],
+)
+def test_numbers_out_of_range_are_named(kwargs, text):
+    with pytest.raises(ValueError, match=text):
+        DEQ(act.relu, **{"sigma_a2": 0.2, **kwargs})
+
+
+@pytest.mark.parametrize("number", [np.float32(2), np.int8(2), np.longdouble(2), np.array(2.0), 2])
+def test_numbers_of_numpy_are_plain_numbers(number):
+    assert DEQ(act.relu, 0.2, tau0=number) == DEQ(act.relu, 0.2, tau0=2.0)
+    assert type(DEQ(act.relu, 0.2, tau0=number).tau0) is float
+
+
+@pytest.mark.parametrize("scale", [1e-49, 1e-20, 1e20, 1e49])
+@pytest.mark.parametrize("a", SHIPPED, ids=lambda a: a.name)
+def test_the_whole_range_of_scales_works_in_a_strict_numpy(a, scale):
+    with np.errstate(all="raise"):
+        deq, enn = DEQ(a, 0.2, tau0=scale), ENN((a, a), scale)
+    assert math.isfinite(deq.tau) and deq.gamma2 > 0
+    assert all(map(math.isfinite, (*enn.taus, *enn.offsets)))
+
+
+def test_a_network_that_outgrows_the_range_names_the_layer():
+    with pytest.raises(ValueError, match=r"leaves layer 9 \(quadratic.* got 8\.187737"):
+        ENN((act.quadratic(1.0, 0.0),) * 20)
+    with pytest.raises(ValueError, match=r"layer 8 \(quadratic\(0\.3, 0\.0\)\) must lie between"):
+        ENN((act.quadratic(0.3, 0.0),) * 20)
+    with pytest.raises(ValueError, match=r"layer 1 \(hard_tanh\(1e\+300, 1\.0\)\) exceeds 1e\+150"):
+        ENN((act.hard_tanh(1e300, 1.0),))
+    with pytest.raises(
+        ValueError, match=r"activation hard_tanh\(1e\+300, 1\.0\): f exceeds 1e\+150"
+    ):
+        DEQ(act.hard_tanh(1e300, 1.0), 0.2)
+
+
+def test_growth_beyond_every_expectation_is_explained():
+    sinh = Activation("sinh", np.sinh, np.cosh)
+    with pytest.raises(NotWellPosedError, match=r"no solution below the scale at which f\^2") as e:
+        DEQ(sinh, 0.2)
+    assert DEQ(sinh, limit_in(e)).tau < 3.0
+    with pytest.raises(NotWellPosedError, match="no sigma_a2 above 1e-100 works"):
+        DEQ(act.quadratic(1e60, 0.0), 0.2)
+    with pytest.raises(NotWellPosedError, match=r"largest sigma_a2 that works is 1\.99999"):
+        DEQ(act.relu, 1e100, 1.0)
+
+
+@pytest.mark.parametrize("a", [act.linear, act.leaky_relu(1.0)], ids=lambda a: a.name)
+@pytest.mark.parametrize("tau0", [0.3, 1.0, 3.0])
+def test_a_sample_at_zero_has_a_zero_row_in_linear_networks(a, tau0):
+    X = np.array([[0.0, 0.0], [1.0, 2.0]])
+    # tau^2 = 0.2 tau^2 + 0.8 |x|^2, so the kernel of the linear network is X X^T.
+    np.testing.assert_allclose(kernels.ck(DEQ(a, 0.2, tau0=tau0), X), X @ X.T, atol=1e-13)

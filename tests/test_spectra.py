@@ -171,7 +171,7 @@ def test_float32_rounding_is_not_asymmetry() -> None:
 def test_bad_options() -> None:
     with pytest.raises(ValueError, match="tol must be positive"):
         spectra.operator_norm(np.eye(2), tol=0.0)
-    with pytest.raises(TypeError, match="rng must be an integer, got None"):
+    with pytest.raises(TypeError, match=r"rng must be an integer seed or a .*Generator, got None"):
         spectra.operator_norm(np.eye(100), rng=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="which must be one of 'largest'"):
         spectra.extreme_eigenpairs(np.eye(2), 1, "LA")
@@ -329,3 +329,81 @@ def test_bad_histograms() -> None:
         spectra.histogram([])
     with pytest.raises(ValueError, match="values must be finite"):
         spectra.histogram([np.nan])
+
+
+# --- numbers at the edge of float64 ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [2.0**-1000, 1e-300, 1e-160, 1e160, 1e300, 2.0**1020])
+@pytest.mark.parametrize("n", [5, 200])
+@pytest.mark.parametrize("wrap", [np.asarray, aslinearoperator])
+def test_spectra_of_any_size_in_a_strict_numpy(factor: float, n: int, wrap: object) -> None:
+    A = symmetric(n)
+    with np.errstate(all="raise"):
+        B = wrap(factor * A)  # type: ignore[operator]
+        norm, values = spectra.operator_norm(B), spectra.eigenvalues(B)
+        pairs = spectra.extreme_eigenpairs(B, 2)
+        gap = spectra.operator_norm(spectra.difference(B, aslinearoperator(np.zeros((n, n)))))
+    truth = np.linalg.eigvalsh(A)
+    size = np.abs(truth).max()
+    assert norm / factor == pytest.approx(size, rel=1e-8)
+    assert gap / factor == pytest.approx(size, rel=1e-8)
+    # Backward stable to n times the unit rounding; 1e-12 leaves a factor of 20.
+    np.testing.assert_allclose(values / factor, truth, atol=1e-12 * size)
+    np.testing.assert_allclose(pairs.values / factor, truth[::-1][:2], atol=1e-9 * size)
+    np.testing.assert_allclose(np.linalg.norm(pairs.vectors, axis=0), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [5, 200])
+def test_a_spectrum_beyond_float64_is_refused(n: int) -> None:
+    A = np.full((n, n), 1e308)
+    for function in (spectra.operator_norm, spectra.eigenvalues):
+        with np.errstate(all="raise"), pytest.raises(ValueError, match=r"A has eigenvalues beyond"):
+            function(A)
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="product with a vector is not"):
+        spectra.operator_norm(aslinearoperator(A))
+    skew = np.triu(np.full((n, n), 1.7e308), 1) - np.tril(np.full((n, n), 1.7e308), -1)
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="A must be symmetric"):
+        spectra.eigenvalues(skew)
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e200, 1e300])
+def test_alignment_of_vectors_of_any_size(factor: float) -> None:
+    rng = np.random.default_rng(0)
+    U, V = rng.standard_normal((2, 30, 3))
+    mixed = [factor, 1.0, 1 / factor]
+    with np.errstate(all="raise"):
+        one = spectra.alignment(factor * U, V * mixed)
+        single = spectra.alignment(factor * U[:, 0], V[:, 0])
+        angles = spectra.subspace_alignment(factor * U, V * mixed)
+        signs = spectra.align_signs(factor * U, factor * V) / factor
+    # Sums of 30 products: 1e-14 is 45 unit roundings.
+    np.testing.assert_allclose(one, spectra.alignment(U, V), atol=1e-14)
+    np.testing.assert_allclose(single, spectra.alignment(U[:, 0], V[:, 0]), atol=1e-14)
+    np.testing.assert_allclose(angles, spectra.subspace_alignment(U, V), atol=1e-14)
+    np.testing.assert_allclose(signs, spectra.align_signs(U, V), rtol=1e-14)
+
+
+def test_masked_ragged_and_complex_matrices_are_refused() -> None:
+    masked = np.ma.masked_array(np.eye(2), [[0, 0], [0, 1]])
+    for function in (spectra.operator_norm, spectra.eigenvalues):
+        with pytest.raises(TypeError, match="A must not be a masked array"):
+            function(masked)
+        with pytest.raises(ValueError, match="A must be a rectangular array"):
+            function([[1, 2], [3]])
+    with pytest.raises(TypeError, match="U must not be a masked array"):
+        spectra.alignment(masked, np.eye(2))
+    lying = LinearOperator((3, 3), matvec=lambda v: 1j * v, dtype=np.float64)
+    with pytest.raises(TypeError, match="A must be real, its product with a vector has dtype comp"):
+        spectra.operator_norm(lying)
+
+
+def test_histograms_at_the_edge() -> None:
+    with np.errstate(all="raise"):
+        for values in ([5e-324, 0.0], [1e-300, 2e-300], [1e299, 2e299]):
+            h = spectra.histogram(values, 4)
+            assert float(h.density @ np.diff(h.edges)) == pytest.approx(1.0, rel=1e-12)
+        with pytest.raises(ValueError, match=r"values in the bins must be at most 1e\+300 in size"):
+            spectra.histogram([-1e308, 1e308])
+    with pytest.raises(ValueError, match="bins must be at most 10000000"):
+        spectra.histogram([1.0, 2.0], 10**30)

@@ -1,5 +1,7 @@
 """Argument checks: every refusal names the argument and the value."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,108 @@ def test_generator():
             _validate.generator(value)
     with pytest.raises(ValueError, match="rng must be at least 0, got -1"):
         _validate.generator(-1)
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**5000), Fraction(10**400)], ids=["400", "5000", "fraction"]
+)
+def test_real_refuses_numbers_beyond_float64(value):
+    with pytest.raises(ValueError, match=r"tau0 must be below 1\.8e308 in size, got"):
+        _validate.real(value, "tau0")
+
+
+def test_durations_are_no_numbers():
+    """numpy counts timedelta64 among the integers."""
+    for check in (_validate.real, _validate.integer):
+        with pytest.raises(TypeError, match="n must be a"):
+            check(np.timedelta64(3), "n")
+
+
+def test_messages_never_fail_and_stay_short():
+    class Silent:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    assert "RuntimeError" in _validate.shown(Silent())
+    assert len(_validate.shown(list(range(10000)))) < 250
+    assert _validate.shown(10**5000) == f"2**{(10**5000).bit_length() - 1} or more"
+    with pytest.raises(TypeError, match="x must be a real number"):
+        _validate.real(Silent(), "x")
+    with pytest.raises(ValueError, match="n must be at most 9007199254740992, got 2"):
+        _validate.count(10**5000, "n")
+
+
+def test_ranges():
+    assert _validate.scale(1e-50, "tau0") == 1e-50
+    assert _validate.count(2**53, "n") == 2**53
+    assert _validate.variance(0, "s") == 0.0
+    for value in (1e-51, 1e300):
+        with pytest.raises(ValueError, match=r"tau0 must lie between 1e-50 and 1e\+50, got 1e"):
+            _validate.scale(value, "tau0")
+    with pytest.raises(ValueError, match=r"s must be at most 1e\+100, got 1e\+101"):
+        _validate.variance(1e101, "s")
+    with pytest.raises(ValueError, match=r"X must be at most 10 in size, got -11\.0 at \(1, 0\)"):
+        _validate.within(np.array([[1.0], [-11.0]]), "X", 10.0)
+    with pytest.raises(ValueError, match=r"n must be at most 9007199254740 for 1000 features"):
+        _validate.table(10**13, 1000, "n", "features")
+
+
+@pytest.mark.parametrize("wrap", [lambda a: a, lambda a: list(a), lambda a: tuple(a)])
+@pytest.mark.parametrize("mask", [False, [[True, False], [False, False]]])
+def test_masked_arrays_are_refused_whatever_they_hide(wrap, mask):
+    masked = np.ma.masked_array(np.ones((2, 2)), mask)
+    with pytest.raises(TypeError, match="X must not be a masked array"):
+        _validate.real_array(wrap(masked), "X", 2)
+
+
+@pytest.mark.parametrize("value", [[[1, 2], [3]], [1, [2, 3]], [np.ones(2), np.ones(3)]])
+def test_ragged_lists_name_the_argument(value):
+    with pytest.raises(ValueError, match="X must be a rectangular array"):
+        _validate.real_array(value, "X", 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([[10**400]], r"dtype object with the entry 2\*\*1328 or more \(int\)"),
+        ([[1.0, None]], r"dtype object with the entry None \(NoneType\)"),
+        (None, r"with the entry None"),
+        (np.zeros((2, 2), "M8[s]"), "dtype datetime64"),
+        (np.zeros((2, 2), "m8[s]"), "dtype timedelta64"),
+        (np.zeros((2, 2), [("a", float)]), "dtype"),
+        ("abc", "dtype <U3"),
+    ],
+)
+def test_what_is_no_number_is_named(value, text):
+    with pytest.raises(TypeError, match=f"X must hold real numbers, got .*{text}"):
+        _validate.real_array(value, "X", 2)
+
+
+class Subclass(np.ndarray):
+    """A subclass without a meaning of its own."""
+
+
+def test_arrays_of_every_real_kind():
+    source = np.arange(6.0).reshape(2, 3)
+    locked = source.copy()
+    locked.flags.writeable = False
+    with np.errstate(all="raise"):
+        for value in (
+            source.astype(np.float16),
+            source.astype(np.longdouble),
+            source.astype(np.uint8),
+            source.astype(">f8"),
+            np.asfortranarray(source),
+            source[::-1][::-1],
+            source.view(Subclass),
+            locked,
+        ):
+            result = _validate.real_array(value, "X", 2)
+            assert type(result) is np.ndarray
+            np.testing.assert_array_equal(result, source)
+
+
+def test_long_doubles_beyond_float64_are_refused_without_a_warning():
+    huge = np.array([np.longdouble("1e4000")])
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="x must be finite, got"):
+        _validate.real_array(huge, "x", 1)

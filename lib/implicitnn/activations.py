@@ -2,6 +2,7 @@ r"""Activation functions: a function, its derivative, and the places where the d
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ Function = Callable[[FloatArray], FloatArray]
 
 _INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+_MOST_KINKS = 1000
+# Tails that underflow are zero to rounding, whatever the caller's np.errstate says.
+_UNDERFLOW = np.errstate(under="ignore")
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Activation:
     ----------
     name : label, used in messages and tables.
     f, df : vectorised functions of an array; the value of df at a kink does not matter.
-    kinks : places where f' jumps.
+    kinks : at most 1000 places where f' jumps, none beyond 1e50.
     homogeneous : f is positively homogeneous of degree one (as ReLU is).
 
     Raises
@@ -76,8 +80,8 @@ class Activation:
         homogeneous: bool = False,
     ) -> None:
         if not isinstance(name, str) or not name:
-            raise TypeError(f"name must be a non-empty string, got {name!r}")
-        places = tuple(sorted(set(_validate.reals(kinks, "kinks"))))
+            raise TypeError(f"name must be a non-empty string, got {_validate.shown(name)}")
+        places = _places(kinks)
         check(name, f, df, places, bool(homogeneous))
         self._fill(name, f, df, places, homogeneous)
 
@@ -102,6 +106,19 @@ class Activation:
         return f"Activation({self.name})"
 
 
+def _places(kinks: Sequence[float]) -> tuple[float, ...]:
+    places = tuple(sorted(set(_validate.reals(kinks, "kinks"))))
+    if len(places) > _MOST_KINKS:
+        raise ValueError(
+            f"kinks must hold at most {_MOST_KINKS} places, got {len(places)}: every integral is "
+            "cut at each of them"
+        )
+    far = [place for place in places if abs(place) > _validate.LARGEST_SCALE]
+    if far:
+        raise ValueError(f"kinks must lie within {_validate.LARGEST_SCALE:g} of 0, got {far[0]}")
+    return places
+
+
 def _shipped(
     name: str, f: Function, df: Function, kinks: tuple[float, ...] = (), homogeneous: bool = False
 ) -> Activation:
@@ -116,7 +133,7 @@ class _Leaky:
     slope: float
 
     def __call__(self, t: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return np.where(np.asarray(t) > 0, t, self.slope * np.asarray(t))
 
 
@@ -134,7 +151,8 @@ class _Clip:
     c: float
 
     def __call__(self, t: FloatArray) -> FloatArray:
-        return self.a * np.clip(t, -self.c, self.c)
+        with np.errstate(over="ignore", under="ignore"):
+            return self.a * np.clip(t, -self.c, self.c)
 
 
 @dataclass(frozen=True)
@@ -152,7 +170,7 @@ class _Quadratic:
     r: float
 
     def __call__(self, t: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return np.asarray(t) * (self.q * np.asarray(t) + self.r)
 
 
@@ -162,7 +180,7 @@ class _QuadraticDerivative:
     r: float
 
     def __call__(self, t: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return 2.0 * self.q * np.asarray(t) + self.r
 
 
@@ -174,24 +192,29 @@ def _drelu(t: FloatArray) -> FloatArray:
     return np.where(np.asarray(t) > 0, 1.0, 0.0)
 
 
+@_UNDERFLOW
 def _dtanh(t: FloatArray) -> FloatArray:
     decay = np.exp(-2.0 * np.minimum(np.abs(t), 400.0))
     return np.asarray(4.0 * decay / (1.0 + decay) ** 2)
 
 
+@_UNDERFLOW
 def _swish(t: FloatArray) -> FloatArray:
     return np.asarray(t * special.expit(t))
 
 
+@_UNDERFLOW
 def _dswish(t: FloatArray) -> FloatArray:
     rise = special.expit(t)
     return np.asarray(rise * (1.0 + np.clip(t, -750.0, 750.0) * special.expit(-np.asarray(t))))
 
 
+@_UNDERFLOW
 def _elu(t: FloatArray) -> FloatArray:
     return np.where(np.asarray(t) > 0, t, np.expm1(np.minimum(t, 0.0)))
 
 
+@_UNDERFLOW
 def _delu(t: FloatArray) -> FloatArray:
     return np.exp(np.minimum(t, 0.0))
 
@@ -200,15 +223,18 @@ def _erf(t: FloatArray) -> FloatArray:
     return np.asarray(special.erf(t))
 
 
+@_UNDERFLOW
 def _derf(t: FloatArray) -> FloatArray:
     near = np.clip(t, -27.0, 27.0)
     return _TWO_OVER_SQRT_PI * np.exp(-near * near)
 
 
+@_UNDERFLOW
 def _gelu(t: FloatArray) -> FloatArray:
     return np.asarray(t * special.ndtr(t))
 
 
+@_UNDERFLOW
 def _dgelu(t: FloatArray) -> FloatArray:
     near = np.clip(t, -38.0, 38.0)
     bump: FloatArray = near * np.exp(-0.5 * near * near) * _INV_SQRT_2PI
@@ -291,7 +317,7 @@ def get(name: str) -> Activation:
     True
     """
     known = ", ".join([*_FIXED, *(f"{family}(...)" for family in _FAMILIES)])
-    error = f"activation must be one of {known}; got {name!r}"
+    error = f"activation must be one of {known}; got {_validate.shown(name)}"
     if not isinstance(name, str):
         raise TypeError(error)
     if name.strip() in _FIXED:
@@ -300,7 +326,23 @@ def get(name: str) -> Activation:
     if match is None or match[1] not in _FAMILIES:
         raise ValueError(error)
     try:
-        values = [float(part) for part in (match[2] or "").split(",") if part.strip()]
-        return _FAMILIES[match[1]](*values)
-    except (TypeError, ValueError) as problem:
+        return _member(match[1], (match[2] or "").strip())
+    except ValueError as problem:
         raise ValueError(f"{error}: {problem}") from problem
+
+
+def _member(family: str, text: str) -> Activation:
+    """Return the member of a family whose parameters are the numbers in ``text``."""
+    parts = [part.strip() for part in text.split(",")] if text else []
+    values = []
+    for position, part in enumerate(parts, start=1):
+        try:
+            values.append(float(part))
+        except ValueError as problem:
+            what = repr(part) if part else "nothing"
+            raise ValueError(f"parameter {position} must be a number, got {what}") from problem
+    parameters = inspect.signature(_FAMILIES[family]).parameters
+    least = sum(p.default is inspect.Parameter.empty for p in parameters.values())
+    if not least <= len(values) <= len(parameters):
+        raise ValueError(f"{family} takes the numbers {', '.join(parameters)}, got {len(values)}")
+    return _FAMILIES[family](*values)

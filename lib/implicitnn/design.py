@@ -9,10 +9,11 @@ layers drops out, and what remains is solved by algebra and bracketed roots: no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from implicitnn import _validate
+from implicitnn._design import nearest as _design_nearest
 from implicitnn._design import solve as _design_solve
 from implicitnn._design.both import is_odd, solve_both
 from implicitnn._design.explain import explain
@@ -85,6 +86,8 @@ class Match:
         the readout of the DEQ, all but W_1 of the explicit net); None for the conjugate kernel.
     multipliers : learning-rate multipliers of W_1..W_L and the readout, in the tangent kernel.
     other_layers : layers of further exact or equally near nets of the same family.
+    next_misses : mismatch of the first coefficient that the equations leave open, for the net that
+        is returned and for the others, smallest first; empty where nothing is to be chosen.
     """
 
     deq: DEQ
@@ -97,6 +100,7 @@ class Match:
     params: str | None = None
     multipliers: tuple[float, ...] | None = None
     other_layers: tuple[tuple[Activation, ...], ...] = ()
+    next_misses: tuple[float, ...] = ()
 
     @property
     def residuals(self) -> dict[str, float]:
@@ -136,7 +140,12 @@ def match(
         u_2w_1 + w_2k_1^2 = 2\alpha_2\tau_0^4/\gamma^2, \quad
         u_2w_1 + w_2u_1^2 = \alpha_3\tau_0^4/\gamma^2,
 
-    and the energy of the last layer is :math:`\gamma^2`.
+    and the energy of the last layer is :math:`\gamma^2`. Where several nets of a family are exact
+    (the two branches of L-ReLU, the two signs of the last cubic coefficient), the one is returned
+    whose kernel agrees best in the first coefficient that the equations leave open: that of
+    :math:`(|x_i|^2+|x_j|^2)\,x_i\cdot x_j` with that of the diagonal or, for positively
+    homogeneous activations, which agree in these, that of :math:`\chi_i^2\chi_j`,
+    :math:`\chi_i = |x_i|^2-\tau_0^2`. The others are in ``alternatives``.
 
     Parameters
     ----------
@@ -186,20 +195,38 @@ def match(
     ck = target == "ck"
     wanted = wanted_ck(c, deq.tau0) if ck else wanted_ntk(c, deq.tau0, params)
     used, found = _design_solve.solve(wanted, family, count)
+    found, open_misses = _nearest_first(deq, used, found, None if ck else params)
     enn = ENN(found.layers, deq.tau0)
     numbers = explicit_numbers(enn, "all" if ck else params)
     rows = equations(c, numbers, CK_NAMES if ck else NTK_NAMES, deq.tau0)
     status = _status(found, rows)
     weights = None if ck else tuple(map(float, wanted.multipliers(len(enn.layers))))
     message = _message(status, found, rows, used, family)
+    kind = None if ck else params
     return Match(
-        deq, enn, status, message, rows, used, target, None if ck else params, weights, found.others
+        deq, enn, status, message, rows, used, target, kind, weights, found.others, open_misses
     )
+
+
+def _nearest_first(
+    deq: DEQ, used: str, found: Solution, params: str | None
+) -> tuple[Solution, tuple[float, ...]]:
+    """Order equally good nets by what the equations leave open; other solutions stay as they are.
+
+    Cubic nets that are not exact differ in a sign only, which no equation sees.
+    """
+    if not found.others or not (found.exact or used == "cubic_hermite"):
+        return found, ()
+    nets = (found.layers, *found.others)
+    places, misses = _design_nearest.order(deq, nets, params)
+    first, *others = [nets[place] for place in places]
+    return replace(found, layers=first, others=tuple(others)), misses
 
 
 def _both(deq: DEQ, c: Coefficients, family: str, layers: int | None, params: str) -> Match:
     one = family != "quadratic" and layers is None and is_odd(c, deq.tau0)
     used, found = _design_solve.solve(wanted_ck(c, deq.tau0), family, 1 if one else layers)
+    found, misses = _nearest_first(deq, used, found, None)
     enn = ENN(found.layers, deq.tau0)
     both = solve_both(c, enn, params)
     weights = both.weights if found.exact else None
@@ -214,7 +241,9 @@ def _both(deq: DEQ, c: Coefficients, family: str, layers: int | None, params: st
         kernel = f"the net returned is the {used} one for the conjugate kernel"
         kernel += "" if found.exact else f", which is not exact either ({found.reason})"
         message = f"{status}: {both.reason}; {kernel}{_miss_words(rows, 'this net has')}"
-    return Match(deq, enn, status, message, rows, used, "both", params, weights, found.others)
+    return Match(
+        deq, enn, status, message, rows, used, "both", params, weights, found.others, misses
+    )
 
 
 def _largest(rows: Sequence[Equation]) -> Equation:

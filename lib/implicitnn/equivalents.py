@@ -166,6 +166,7 @@ def ntk(
     return ntk_operator(spec, sample, params=params, formula=formula).todense()
 
 
+@np.errstate(under="ignore")
 def _equivalent(
     sample: Sample,
     tau0: float,

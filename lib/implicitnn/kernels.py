@@ -82,7 +82,10 @@ def ck_and_ntk(
     over the readout and A ("published"; Ling et al. 2024, section 3), or over B and the bias too
     ("all"). Explicit: :math:`K_l = G_l + K_{l-1} \dot G_l` from :math:`K_0 = X Y^T`, all weights.
 
-    Sampled entries are checked against an exact route. Memory: the two results and small blocks.
+    Moments of one variable are verified against adaptive integration, once for each decade of the
+    variance. Sampled entries are checked against an exact route. A bend of the activation may be as
+    narrow as 1/3000; a narrower one must lie at 0 or at a declared kink. Memory: the two results
+    and small blocks.
 
     Parameters
     ----------
@@ -101,7 +104,8 @@ def ck_and_ntk(
     ------
     TypeError, ValueError : bad arguments; :math:`|x|^2` overflows.
     NotWellPosedError : a sample so far from tau0 that its fixed point does not exist.
-    AccuracyError : the tolerance cannot be reached by any route.
+    AccuracyError : the tolerance cannot be reached by any route, or the activation is too rough
+        for its moments to be known at the scale of the data; the message names the variance.
 
     Warns
     -----
@@ -126,7 +130,9 @@ def ck_and_ntk(
         raise ValueError(
             f"Y must have as many columns as X, got shapes {columns.shape} and {rows.shape}"
         )
-    first, second = _routes.evaluate(spec, rows, columns, params, tol)
+    # Gaussian weights and powers of correlations underflow to 0, which is their value
+    with np.errstate(under="ignore"):
+        first, second = _routes.evaluate(spec, rows, columns, params, tol)
     return Kernels(first, second)
 
 

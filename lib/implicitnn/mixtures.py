@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from implicitnn import _validate
 from implicitnn._rmt import covariance as _covariance
 from implicitnn._rmt import moments as _moments
+from implicitnn._rmt.quotas import largest_remainder
 from implicitnn._rmt.samples import (
     SCALES,
     IntArray,
@@ -42,10 +43,11 @@ class GaussianMixture:
     Parameters
     ----------
     means : (K, p) array
-        :math:`\mu_a`, in the scale of :math:`\sqrt p\,x`.
+        :math:`\mu_a`, in the scale of :math:`\sqrt p\,x`, at most 1e50 in size.
     covariances : sequence of K entries
         :math:`C_a`: a number c (c times the identity), a vector (p,) (the diagonal), or a
-        symmetric positive semidefinite (p, p) matrix, which may be singular.
+        symmetric positive semidefinite (p, p) matrix, which may be singular. No entry exceeds
+        1e100.
     weights : (K,) array
         Class probabilities, nonnegative, summing to one within 1e-9.
 
@@ -62,7 +64,7 @@ class GaussianMixture:
     ------
     ValueError
         A shape does not fit, a covariance is not symmetric or has a negative eigenvalue, a weight
-        is negative, the weights do not sum to one.
+        is negative, the weights do not sum to one, a number is too large.
 
     Notes
     -----
@@ -94,9 +96,10 @@ class GaussianMixture:
         self, means: ArrayLike, covariances: Sequence[ArrayLike], weights: ArrayLike
     ) -> None:
         centres = _validate.real_array(means, "means", 2)
+        _validate.within(centres, "means", _validate.LARGEST_SCALE)
         k, p = centres.shape
-        if not hasattr(covariances, "__len__"):
-            raise TypeError(f"covariances must be a sequence, got {covariances!r}")
+        if not isinstance(covariances, Sequence | np.ndarray):
+            raise TypeError(f"covariances must be a sequence, got {_validate.shown(covariances)}")
         if len(covariances) != k:
             raise ValueError(
                 f"covariances must have one entry per row of means ({k}), got {len(covariances)}"
@@ -128,6 +131,7 @@ class GaussianMixture:
         return owned(np.array([_covariance.trace(c) for c in self.covariances]))
 
     @cached_property
+    @np.errstate(under="ignore")
     def trace_products(self) -> FloatArray:
         """The values tr(C_a C_b)/p, (K, K); the covariances are not centred."""
         result = np.empty((self.K, self.K))
@@ -140,17 +144,15 @@ class GaussianMixture:
     def counts(self, n: int) -> IntArray:
         """Return the class sizes n_a for n samples: largest remainder, ties to the lower class.
 
+        n is at most 2**53; the sizes sum to n and each is within one of its share.
+
         >>> GaussianMixture(np.zeros((3, 2)), [1, 1, 1], [0.5, 0.25, 0.25]).counts(5).tolist()
         [3, 1, 1]
         """
-        n = _validate.integer(n, "n", 1)
-        # Rounding keeps .29 * 100 at 29 and makes equal remainders tie.
-        quotas = np.round(self.weights * n, 9)
-        counts = np.floor(quotas).astype(np.int64)
-        order = np.argsort(-np.round(quotas - counts, 9), kind="stable")
-        counts[order[: n - int(counts.sum())]] += 1
-        return counts
+        n = _validate.count(n, "n")
+        return np.array(largest_remainder(self.weights.tolist(), n), dtype=np.int64)
 
+    @np.errstate(under="ignore")
     def sample(self, n: int, rng: np.random.Generator | int, *, scale: str = "data") -> Sample:
         r"""Draw n samples, ordered by class, with their statistics.
 
@@ -177,7 +179,7 @@ class GaussianMixture:
         Raises
         ------
         ValueError
-            n < 1, unknown scale, or a data set of zero scale.
+            n < 1, n p > 2**53, unknown scale, or a data set of scale outside 1e-50 .. 1e50.
 
         Examples
         --------
@@ -186,6 +188,8 @@ class GaussianMixture:
         True
         """
         counts = self.counts(n)
+        n = int(counts.sum())
+        _validate.table(n, self.p, "n", "features")
         _validate.one_of(scale, "scale", SCALES)
         generator = _validate.generator(rng)
         X, psi, start = np.empty((n, self.p)), np.empty(n), 0
@@ -228,13 +232,14 @@ def benchmark(p: int, *, mean: float = 8.0) -> GaussianMixture:
     >>> mixture.means[1].nonzero()[0].tolist(), mixture.traces.round(6).tolist()
     ([8], [100.0, 180.0])
     """
-    p = _validate.integer(p, "p", 9)
+    p = _validate.count(p, "p", 9)
     means = np.zeros((2, p))
     means[0, 0] = means[1, 8] = _validate.real(mean, "mean")
     covariances = (np.ones(p), np.full(p, 1.0 + 8.0 / np.sqrt(p)))
     return GaussianMixture(means, covariances, np.array([0.5, 0.5]))
 
 
+@np.errstate(under="ignore")
 def empirical(X: ArrayLike, labels: ArrayLike) -> Sample:
     r"""Estimate the statistics of real data, class by class.
 
@@ -264,8 +269,8 @@ def empirical(X: ArrayLike, labels: ArrayLike) -> Sample:
     Raises
     ------
     ValueError
-        The shapes do not fit, X is not finite or all zero, or a class has fewer than the four
-        samples which the unbiased estimator needs.
+        The shapes do not fit, X is not finite or all zero, its scale lies outside 1e-50 .. 1e50,
+        or a class has fewer than the four samples which the unbiased estimator needs.
     TypeError
         Labels that are not integers.
 
@@ -289,17 +294,19 @@ def empirical(X: ArrayLike, labels: ArrayLike) -> Sample:
     (2, 2)
     """
     data, codes, counts = _labelled(X, labels, minimum=4)
+    tau0 = _scale_of(data)
     k, p = len(counts), data.shape[1]
     centred = data - _moments.class_means(data, codes, k)[codes]
     norms = _squared_norms(centred)
     row_traces = _moments.class_traces(norms, codes, counts)
     products = _moments.trace_products([centred[codes == a] for a in range(k)])
     statistics = build_statistics(
-        codes, norms - row_traces[codes], p * row_traces, products, p, _scale_of(data)
+        codes, norms - row_traces[codes], p * row_traces, products, p, tau0
     )
     return Sample(data, codes, statistics)
 
 
+@np.errstate(under="ignore")
 def gaussian_twin(X: ArrayLike, labels: ArrayLike) -> GaussianMixture:
     r"""Return the Gaussian mixture with the class means and covariances of the data.
 
@@ -321,7 +328,7 @@ def gaussian_twin(X: ArrayLike, labels: ArrayLike) -> GaussianMixture:
     Raises
     ------
     ValueError
-        The shapes do not fit, X is not finite, a class has fewer than two samples.
+        The shapes do not fit, X is not finite or beyond 1e50, a class has fewer than two samples.
     TypeError
         Labels that are not integers.
 
@@ -337,6 +344,7 @@ def gaussian_twin(X: ArrayLike, labels: ArrayLike) -> GaussianMixture:
     True
     """
     data, codes, counts = _labelled(X, labels, minimum=2)
+    _validate.within(data, "X", _validate.LARGEST_SCALE)
     k, p = len(counts), data.shape[1]
     means = _moments.class_means(data, codes, k)
     covariances = []
@@ -363,10 +371,11 @@ def _labelled(
 
 
 def _scale_of(X: FloatArray) -> float:
-    scale = float(np.sqrt(np.vdot(X, X) / len(X)))
-    if scale == 0.0:
+    if not X.any():
         raise ValueError("X must not be all zero: its scale tau0 would be 0")
-    return scale
+    _validate.within(X, "X", _validate.LARGEST_SCALE)
+    scale = float(np.sqrt(np.vdot(X, X) / len(X))) or float(np.abs(X).max())
+    return _validate.scale(scale, "the scale of X, the root mean square norm of its rows,")
 
 
 def _squared_norms(rows: FloatArray) -> FloatArray:
@@ -380,6 +389,8 @@ def _weights(value: ArrayLike, k: int) -> FloatArray:
     if weights.min() < 0:
         a = int(np.argmin(weights))
         raise ValueError(f"weights must not be negative, got {weights[a]} for class {a}")
-    if abs(weights.sum() - 1.0) > 1e-9:
-        raise ValueError(f"weights must sum to 1 within 1e-9, got {float(weights.sum())!r}")
+    with np.errstate(over="ignore", under="ignore"):
+        total = float(weights.sum())
+    if not abs(total - 1.0) <= 1e-9:
+        raise ValueError(f"weights must sum to 1 within 1e-9, got {total!r}")
     return weights

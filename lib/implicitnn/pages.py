@@ -83,6 +83,8 @@ class Page:
         self._seconds: dict[str, float] = {}
         self._data: dict[str, str] = {}
         self._figure_cells: set[int] = set()
+        # A claim is judged once: badge, verdicts and ledger of one page show the same verdict.
+        self._judged: dict[str, Verdict] = {}
         self.evidence: dict[str, Any] = {
             "page": self.name,
             "tier": self.tier,
@@ -240,7 +242,10 @@ class Page:
         unknown = [name for name in ids if name not in known]
         if unknown or not ids:
             raise ValueError(f"the ledger has no claims {unknown}; it has {', '.join(known)}")
-        found = {name: claims.judge(known[name]) for name in ids}
+        for name in ids:
+            if name not in self._judged:
+                self._judged[name] = claims.judge(known[name])
+        found = {name: self._judged[name] for name in ids}
         for name, verdict in found.items():
             self.evidence["claims"][name] = {
                 "status": verdict.status,
@@ -301,7 +306,8 @@ def _full_caption(
     parts = [_one_line(caption).rstrip(".") + "."]
     if band is not None:
         parts.append(band.meaning)
-    parts += [f"Tier {tier}, seeds {_spans(seeds)}.", f"Source: notebooks/{page}.md."]
+    noun = "seed" if len(set(seeds)) == 1 else "seeds"
+    parts += [f"Tier {tier}, {noun} {_spans(seeds)}.", f"Source: notebooks/{page}.md."]
     return " ".join(parts)
 
 

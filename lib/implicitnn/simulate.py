@@ -50,13 +50,14 @@ def features(
     Parameters
     ----------
     spec : DEQ or ENN.
-    X : samples in rows, (n, p).
+    X : samples in rows, (n, p), no entry beyond 1e50.
     width : m, the number of hidden units.
     rng : Generator or integer seed.
 
     Raises
     ------
     NotWellPosedError : the iteration of an implicit layer does not converge at this width.
+    ValueError : the state overflows.
 
     Examples
     --------
@@ -66,9 +67,11 @@ def features(
     ((3, 400), True)
     """
     rows, m, generator = _arguments(spec, X, width, rng)
-    if isinstance(spec, DEQ):
-        return _implicit_state(spec, rows, _Weights.draw(spec, rows.shape[1], m, generator))[0]
-    return _explicit_states(spec, rows, m, generator)[0][-1]
+    with np.errstate(all="ignore"):  # overflow is refused, underflow to zero is right
+        if isinstance(spec, DEQ):
+            weights = _Weights.draw(spec, rows.shape[1], m, generator)
+            return _implicit_state(spec, rows, weights)[0]
+        return _finite(_explicit_states(spec, rows, m, generator)[0][-1], spec)
 
 
 def ck(spec: DEQ | ENN, X: ArrayLike, width: int, rng: np.random.Generator | int) -> FloatArray:
@@ -83,7 +86,8 @@ def ck(spec: DEQ | ENN, X: ArrayLike, width: int, rng: np.random.Generator | int
     (2, 2)
     """
     state = features(spec, X, width, rng)
-    return np.asarray(state @ state.T)
+    with np.errstate(all="ignore"):
+        return _finite(np.asarray(state @ state.T), spec)
 
 
 def ntk(
@@ -115,18 +119,36 @@ def ntk(
     """
     params = _validate.one_of(params, "params", PARAMS)
     rows, m, generator = _arguments(spec, X, width, rng)
-    if isinstance(spec, DEQ):
-        return _implicit_tangent(spec, rows, m, generator).kernel(params)
-    return _explicit_tangent(spec, rows, m, generator).kernel(params)
+    with np.errstate(all="ignore"):
+        if isinstance(spec, DEQ):
+            tangent = _implicit_tangent(spec, rows, m, generator)
+        else:
+            tangent = _explicit_tangent(spec, rows, m, generator)
+        return _finite(tangent.kernel(params), spec)
 
 
 def _arguments(
     spec: object, X: ArrayLike, width: int, rng: np.random.Generator | int
 ) -> tuple[FloatArray, int, np.random.Generator]:
     if not isinstance(spec, DEQ | ENN):
-        raise TypeError(f"spec must be a DEQ or an ENN, got {spec!r}")
+        raise TypeError(f"spec must be a DEQ or an ENN, got {_validate.shown(spec)}")
     rows = _validate.real_array(X, "X", 2)
-    return rows, _validate.integer(width, "width", 1), _validate.generator(rng)
+    _validate.within(rows, "X", _validate.LARGEST_SCALE)
+    m = _validate.count(width, "width")
+    inputs = rows.shape[1]
+    _validate.table(m, max(m if _square(spec) else 0, inputs), "width", "columns of weights")
+    return rows, m, _validate.generator(rng)
+
+
+def _square(spec: DEQ | ENN) -> bool:
+    """Return whether the network has a weight matrix of width x width."""
+    return isinstance(spec, DEQ) or len(spec.layers) > 1
+
+
+def _finite(result: FloatArray, spec: DEQ | ENN) -> FloatArray:
+    if not np.isfinite(result).all():
+        raise ValueError(f"{spec!r} overflows on these samples: X is too large for its activation")
+    return result
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicitnn import _validate, gaussian
+from implicitnn._gaussian import centring as _centring
 from implicitnn._gaussian.fixed_point import NoFixedPointError, smallest_fixed_point
 from implicitnn.activations import Activation
 from implicitnn.errors import NotWellPosedError
@@ -68,11 +69,12 @@ class DEQ:
 
     Parameters
     ----------
-    activation : f.
-    sigma_a2 : variance of the recurrent weights, at least 0.
-    sigma_b2 : variance of the input weights, positive; 1 - sigma_a2 by default.
-    tau0 : scale of the data, positive.
-    sigma_c2 : variance of the shared random bias, at least 0.
+    activation : f; it must not vanish once centred.
+    sigma_a2 : variance of the recurrent weights, from 0 to 1e100.
+    sigma_b2 : variance of the input weights, from 1e-100 to 1e100; 1 - sigma_a2 by default.
+    tau0 : scale of the data, from 1e-50 to 1e50, and so is the root of
+        :math:`\sigma_b^2 \tau_0^2 + \sigma_c^2`.
+    sigma_c2 : variance of the shared random bias, from 0 to 1e100.
     centred : subtract the mean of f (default), or use f as it is.
 
     Attributes
@@ -84,6 +86,8 @@ class DEQ:
     ------
     NotWellPosedError : no attracting fixed point; the message names the inequality that fails, its
         value, and the largest sigma_a2 that works.
+    ValueError : a number out of its range; an activation that vanishes once centred, or whose
+        square overflows at the scale of the network.
 
     Examples
     --------
@@ -114,7 +118,7 @@ class DEQ:
         centred: bool = True,
     ) -> None:
         _require_activation(activation, "activation")
-        sigma_a2 = _validate.nonnegative(sigma_a2, "sigma_a2")
+        sigma_a2 = _validate.variance(sigma_a2, "sigma_a2")
         default_b = sigma_b2 is None
         if default_b and sigma_a2 >= 1.0:
             raise ValueError(
@@ -124,15 +128,19 @@ class DEQ:
         values = {
             "activation": activation,
             "sigma_a2": sigma_a2,
-            "sigma_b2": _validate.positive(1.0 - sigma_a2 if default_b else sigma_b2, "sigma_b2"),
-            "tau0": _validate.positive(tau0, "tau0"),
-            "sigma_c2": _validate.nonnegative(sigma_c2, "sigma_c2"),
+            "sigma_b2": _input_variance(1.0 - sigma_a2 if default_b else sigma_b2),
+            "tau0": _validate.scale(tau0, "tau0"),
+            "sigma_c2": _validate.variance(sigma_c2, "sigma_c2"),
             "centred": _flag(centred, "centred"),
             "_default_b": default_b,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        self._require_well_posed()
+        _require_drive(self._drive)
+        with _centring.named(f"{self!r}"):
+            self._require_well_posed()
+            subject = f"activation {activation.name}"
+            _centring.require_output(subject, self.gamma2, self.offset, self.tau)
 
     def at(self, tau0: float) -> DEQ:
         """Return the same network centred for data of another scale."""
@@ -152,15 +160,18 @@ class DEQ:
 
     @cached_property
     def _tau2(self) -> float:
-        drive = self.sigma_b2 * self.tau0**2 + self.sigma_c2
-        return _tau2(self.activation, self.sigma_a2, drive, self.centred)
+        return _tau2(self.activation, self.sigma_a2, self._drive, self.centred)
+
+    @property
+    def _drive(self) -> float:
+        return self.sigma_b2 * self.tau0**2 + self.sigma_c2
 
     @cached_property
     def offset(self) -> float:
         """The constant subtracted from f (0 where not centred)."""
         if not self.centred:
             return 0.0
-        return gaussian.expectation(self.activation.f, self.tau, self.activation.kinks)
+        return _centring.offset(self.activation.f, self.tau, self.activation.kinks)
 
     @cached_property
     def phi(self) -> Centred:
@@ -170,14 +181,16 @@ class DEQ:
     @cached_property
     def gamma2(self) -> float:
         r""":math:`\gamma_*^2 = E \phi(\tau_* \xi)^2`."""
-        return _energy(self.phi, self.tau)
+        return _centring.energy(self.phi, self.tau, self.phi.kinks)
 
     @cached_property
     def contraction(self) -> Contraction:
         """Rates of contraction at the fixed point."""
+        _require_moderate(self.activation, self.tau)
         return _contraction(self.phi, self.sigma_a2, self.tau)
 
     def _require_well_posed(self) -> None:
+        _require_moderate(self.activation, math.sqrt(self._drive))
         problem = self._problem()
         if problem:
             raise NotWellPosedError(f"{self!r} is not well posed: {problem}; {self._limit()}")
@@ -204,10 +217,14 @@ class DEQ:
 
     def _limit(self) -> str:
         low, high = 0.0, self.sigma_a2
-        while high - low > 2e-7 * high:
+        while high > _validate.SMALLEST_VARIANCE and self._with(1e-3 * high)._problem():
+            high *= 1e-3
+        while high - low > 2e-7 * high and high > _validate.SMALLEST_VARIANCE:
             middle = 0.5 * (low + high)
             low, high = (low, middle) if self._with(middle)._problem() else (middle, high)
         convention = "1 - sigma_a2" if self._default_b else f"{self.sigma_b2:g}"
+        if low == 0.0:
+            return f"no sigma_a2 above 1e-100 works (with sigma_b2 = {convention})"
         digits = 10.0 ** (6 - math.ceil(math.log10(low)))
         largest = math.floor(low * digits) / digits
         return f"the largest sigma_a2 that works is {largest:.6g} (with sigma_b2 = {convention})"
@@ -235,7 +252,7 @@ class ENN:
     Parameters
     ----------
     layers : one Activation for each layer.
-    tau0 : scale of the data, positive.
+    tau0 : scale of the data, from 1e-50 to 1e50, as the scale of every layer must be.
     centred : subtract the means (default), or use the activations as they are.
 
     Attributes
@@ -246,7 +263,7 @@ class ENN:
 
     Raises
     ------
-    ValueError : no layers, or a layer whose output vanishes.
+    ValueError : no layers, or a layer whose output vanishes, overflows, or leaves the range.
 
     Examples
     --------
@@ -265,17 +282,15 @@ class ENN:
         if isinstance(layers, Activation):
             raise TypeError(f"layers must be a sequence, write ({layers.name},) for one layer")
         if not isinstance(layers, Sequence):
-            raise TypeError(f"layers must be a sequence of Activation, got {layers!r}")
+            raise TypeError(f"layers must be a sequence of Activation, got {_show(layers)}")
         if not layers:
             raise ValueError("layers must not be empty")
         for number, layer in enumerate(layers):
             _require_activation(layer, f"layers[{number}]")
         object.__setattr__(self, "layers", tuple(layers))
-        object.__setattr__(self, "tau0", _validate.positive(tau0, "tau0"))
+        object.__setattr__(self, "tau0", _validate.scale(tau0, "tau0"))
         object.__setattr__(self, "centred", _flag(centred, "centred"))
-        for number, tau in enumerate(self.taus):
-            if not tau > 0.0:
-                raise ValueError(f"layer {number} ({self.layers[number - 1].name}) has no output")
+        _ = self.taus  # taken now, so that a layer that fails is refused here
 
     def at(self, tau0: float) -> ENN:
         """Return the same network centred for data of another scale."""
@@ -284,10 +299,11 @@ class ENN:
     @cached_property
     def _states(self) -> tuple[tuple[float, ...], tuple[Centred, ...]]:
         taus, phis = [self.tau0], []
-        for layer in self.layers:
-            offset = gaussian.expectation(layer.f, taus[-1], layer.kinks) if self.centred else 0.0
-            phis.append(Centred(layer, offset))
-            taus.append(math.sqrt(_energy(phis[-1], taus[-1])))
+        for number, layer in enumerate(self.layers, start=1):
+            with _centring.named(f"layer {number} ({layer.name})"):
+                phi, tau = _layer(layer, taus[-1], self.centred, f"layer {number} ({layer.name})")
+            phis.append(phi)
+            taus.append(tau)
         return tuple(taus), tuple(phis)
 
     @property
@@ -312,17 +328,14 @@ class ENN:
         return f"ENN(({names},), tau0={self.tau0!r}{flag})"
 
 
-def _energy(phi: Centred, tau: float) -> float:
-    # phi rides along: where it is steep the panels of its square are refined too.
-    return float(gaussian.expectations(_with_square(phi), tau, phi.kinks)[1])
-
-
-def _with_square(f: Centred) -> gaussian.Function:
-    def rows(t: FloatArray) -> FloatArray:
-        value = f(t)
-        return np.stack([value, value * value])
-
-    return rows
+def _layer(layer: Activation, tau: float, centred: bool, name: str) -> tuple[Centred, float]:
+    """Return the centred activation of a layer that receives the scale tau, and its own scale."""
+    _centring.require_moderate(name, layer.f, tau)
+    offset = _centring.offset(layer.f, tau, layer.kinks) if centred else 0.0
+    phi = Centred(layer, offset)
+    square = _centring.energy(phi, tau, phi.kinks)
+    _centring.require_output(name, square, offset, tau)
+    return phi, _validate.scale(math.sqrt(square), f"the scale that leaves {name}")
 
 
 def _contraction(phi: Centred, sigma_a2: float, tau: float) -> Contraction:
@@ -338,10 +351,34 @@ def _tau2(activation: Activation, sigma_a2: float, drive: float, centred: bool) 
 
 def _require_activation(value: object, name: str) -> None:
     if not isinstance(value, Activation):
-        raise TypeError(f"{name} must be an Activation, got {value!r}")
+        raise TypeError(f"{name} must be an Activation, got {_show(value)}")
+
+
+def _require_moderate(activation: Activation, tau: float) -> None:
+    for part, function in (("f", activation.f), ("f'", activation.df)):
+        _centring.require_moderate(f"activation {activation.name}: {part}", function, tau)
+
+
+def _input_variance(value: object) -> float:
+    number = _validate.variance(_validate.positive(value, "sigma_b2"), "sigma_b2")
+    if number < _validate.SMALLEST_VARIANCE:
+        raise ValueError(f"sigma_b2 must be at least {_validate.SMALLEST_VARIANCE:g}, got {number}")
+    return number
+
+
+def _require_drive(drive: float) -> None:
+    if not _validate.SMALLEST_VARIANCE <= drive <= _validate.LARGEST_VARIANCE:
+        raise ValueError(
+            "sigma_b2 tau0^2 + sigma_c2 must lie between "
+            f"{_validate.SMALLEST_VARIANCE:g} and {_validate.LARGEST_VARIANCE:g}, got {drive:.6g}"
+        )
+
+
+def _show(value: object) -> str:
+    return _validate.shown(value)
 
 
 def _flag(value: object, name: str) -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
+        raise TypeError(f"{name} must be True or False, got {_show(value)}")
     return bool(value)

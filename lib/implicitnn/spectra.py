@@ -16,6 +16,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from implicitnn import _validate
 from implicitnn._rmt import lanczos as _lanczos
+from implicitnn._rmt import scaling as _scaling
 from implicitnn._rmt.histogram import Histogram, histogram
 from implicitnn._validate import FloatArray
 
@@ -89,7 +90,7 @@ def operator_norm(
     Raises
     ------
     ValueError
-        A is not square, not symmetric, or not finite.
+        A is not square, not symmetric, or not finite, or its spectrum leaves float64.
     AccuracyError
         Lanczos did not converge and the operator is too large to write out.
 
@@ -120,14 +121,14 @@ def eigenvalues(A: ArrayLike | LinearOperator) -> FloatArray:
     Raises
     ------
     ValueError
-        A is not square, not symmetric, or not finite.
+        A is not square, not symmetric, or not finite, or its spectrum leaves float64.
 
     Examples
     --------
     >>> eigenvalues(np.array([[0.0, 1.0], [1.0, 0.0]])).tolist()
     [-1.0, 1.0]
     """
-    return np.asarray(linalg.eigvalsh(_lanczos.dense(_lanczos.checked(A, "A")), check_finite=False))
+    return _lanczos.eigenvalues(_lanczos.checked(A, "A"))
 
 
 def extreme_eigenpairs(
@@ -163,7 +164,8 @@ def extreme_eigenpairs(
     Raises
     ------
     ValueError
-        k out of range, unknown ``which``, A not square, symmetric and finite.
+        k out of range, unknown ``which``, A not square, symmetric and finite, or its spectrum
+        leaves float64.
     AccuracyError
         Lanczos did not converge and the operator is too large to write out.
 
@@ -206,7 +208,8 @@ def alignment(U: ArrayLike, V: ArrayLike) -> FloatArray:
     left, right = _unit(U, "U"), _unit(V, "V")
     if left.shape != right.shape:
         raise ValueError(f"U and V must have the same shape, got {left.shape} and {right.shape}")
-    return np.asarray(np.minimum(np.abs((left * right).sum(axis=0)), 1.0))
+    with np.errstate(under="ignore"):
+        return np.asarray(np.minimum(np.abs((left * right).sum(axis=0)), 1.0))
 
 
 def subspace_alignment(U: ArrayLike, V: ArrayLike) -> FloatArray:
@@ -239,7 +242,8 @@ def subspace_alignment(U: ArrayLike, V: ArrayLike) -> FloatArray:
     left, right = _basis(U, "U"), _basis(V, "V")
     if len(left) != len(right):
         raise ValueError(f"U and V must have equally many rows, got {len(left)} and {len(right)}")
-    cosines = linalg.svdvals(left.T @ right)
+    with np.errstate(under="ignore"):
+        cosines = linalg.svdvals(left.T @ right)
     return np.asarray(np.minimum(cosines, 1.0))
 
 
@@ -266,7 +270,9 @@ def align_signs(U: ArrayLike, reference: ArrayLike) -> FloatArray:
         raise ValueError(
             f"U and reference must have the same shape, got {left.shape} and {right.shape}"
         )
-    return np.asarray(np.where((left * right).sum(axis=0) < 0, -left, left))
+    with np.errstate(under="ignore"):
+        products = (_near_one(left) * _near_one(right)).sum(axis=0)
+    return np.asarray(np.where(products < 0, -left, left))
 
 
 def _order(values: FloatArray, which: str) -> np.ndarray:
@@ -285,19 +291,33 @@ def _fix_signs(vectors: FloatArray) -> FloatArray:
 
 
 def _vectors(value: ArrayLike, name: str) -> FloatArray:
-    return _validate.real_array(value, name, 1 if np.ndim(value) == 1 else 2)
+    array = _validate.as_array(value, name)
+    return _validate.real_array(array, name, 1 if array.ndim == 1 else 2)
+
+
+def _near_one(vectors: FloatArray) -> FloatArray:
+    """Scale each column of extreme size by a power of two, so that its square is finite."""
+    sizes = np.atleast_1d(np.maximum(vectors.max(axis=0), -vectors.min(axis=0)))
+    powers = np.array([_scaling.exponent(float(size)) for size in sizes])
+    if not powers.any():
+        return vectors
+    columns = vectors.reshape(len(vectors), -1).T
+    shifted = [_scaling.shifted(c, -int(k)) for c, k in zip(columns, powers, strict=True)]
+    return np.stack(shifted, axis=1).reshape(vectors.shape)
 
 
 def _unit(value: ArrayLike, name: str) -> FloatArray:
-    vectors = _vectors(value, name)
-    norms = np.linalg.norm(vectors, axis=0)
-    if (norms == 0).any():
-        raise ValueError(f"{name} must not have a zero column")
-    return np.asarray(vectors / norms)
+    vectors = _near_one(_vectors(value, name))
+    with np.errstate(under="ignore"):
+        norms = np.linalg.norm(vectors, axis=0)
+        if (norms == 0).any():
+            raise ValueError(f"{name} must not have a zero column")
+        return np.asarray(vectors / norms)
 
 
 def _basis(value: ArrayLike, name: str) -> FloatArray:
-    vectors = _unit(value, name).reshape(len(np.asarray(value)), -1)
+    vectors = _unit(value, name)
+    vectors = vectors.reshape(len(vectors), -1)
     if vectors.shape[1] > len(vectors) or np.linalg.matrix_rank(vectors) < vectors.shape[1]:
         raise ValueError(f"{name} must have linearly independent columns")
     return np.asarray(linalg.qr(vectors, mode="economic")[0])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
-from matplotlib.container import BarContainer
+from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import StepPatch
@@ -91,12 +91,13 @@ def _panel(ax: Axes, index: int) -> str:
     head = f"Panel {index}" if index else "Plot"
     title = spoken(ax.get_title() or ax.get_title("left"))
     head += f", {title}" if title else ""
-    across = _axis(ax.get_xlabel(), ax.get_xscale(), "x")
-    upward = _axis(ax.get_ylabel(), ax.get_yscale(), "y")
+    across = _axis(_label(ax, "x"), ax.get_xscale(), "x")
+    upward = _axis(_label(ax, "y"), ax.get_yscale(), "y")
     parts = [f"{head}: {upward} against {across}."]
     loglog = ax.get_xscale() == "log" and ax.get_yscale() == "log"
     lines = [line for line in ax.get_lines() if len(np.atleast_1d(line.get_xdata())) > 1]
-    parts += [_line(line, loglog) for line in lines]
+    names = _errorbar_names(ax)
+    parts += [_line(line, loglog, names.get(line)) for line in lines]
     parts += [_steps(patch) for patch in ax.patches if isinstance(patch, StepPatch)]
     for container in ax.containers:
         if isinstance(container, BarContainer):
@@ -105,6 +106,19 @@ def _panel(ax: Axes, index: int) -> str:
     parts += [_image(image.get_array()) for image in ax.get_images()]
     parts += [_image(m.get_array(), "Colour map") for m in ax.collections if _is_mesh(m)]
     return " ".join(parts)
+
+
+def _label(ax: Axes, side: str) -> str:
+    """Label of an axis, or that of a panel that shares it, as panels of a grid often do."""
+    group = ax.get_shared_x_axes() if side == "x" else ax.get_shared_y_axes()
+    labels = [str(getattr(other, f"get_{side}label")()) for other in [ax, *group.get_siblings(ax)]]
+    return next((label for label in labels if label), "")
+
+
+def _errorbar_names(ax: Axes) -> dict[Line2D, str]:
+    """Names of lines with error bars: the label is kept by their container."""
+    named = [c for c in ax.containers if isinstance(c, ErrorbarContainer) and c.lines[0]]
+    return {c.lines[0]: _name(c, "Line") for c in named}
 
 
 def _is_mesh(collection: Any) -> bool:
@@ -122,13 +136,14 @@ def _name(artist: Any, default: str) -> str:
     return spoken(label.removeprefix("_"))
 
 
-def _line(line: Line2D, loglog: bool) -> str:
+def _line(line: Line2D, loglog: bool, name: str | None = None) -> str:
+    name = name or _name(line, "Line")
     x, y = (np.asarray(a, dtype=float) for a in line.get_data())
     kept = np.isfinite(x) & np.isfinite(y)
     x, y = x[kept], y[kept]
     if x.size == 0:
-        return f"{_name(line, 'Line')}: no finite points."
-    text = f"{_name(line, 'Line')}: {number(y[0])} at {number(x[0])}"
+        return f"{name}: no finite points."
+    text = f"{name}: {number(y[0])} at {number(x[0])}"
     if x.size > 1:
         text += f" to {number(y[-1])} at {number(x[-1])}"
     inner = [(y.max(), x[y.argmax()], "highest"), (y.min(), x[y.argmin()], "lowest")]

@@ -50,7 +50,7 @@ class Table:
         label = escape(self.caption, quote=True)
         return (
             f'<div class="inn-table" tabindex="0" role="region" aria-label="{label}">'
-            f'<table class="inn-{self.kind}"><caption>{escape(self.caption)}</caption>'
+            f'<table class="inn-{self.kind}"><caption>{_words.symbols(self.caption)}</caption>'
             f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
@@ -67,7 +67,8 @@ class Table:
 
 
 def _html_cell(cell: Cell) -> str:
-    return f"<td>{badge_html(cell.status, cell.text) if cell.status else escape(cell.text)}</td>"
+    badge = badge_html(cell.status, cell.text) if cell.status else ""
+    return f"<td>{badge or _words.symbols(cell.text)}</td>"
 
 
 def badge_html(status: str, text: str) -> str:
@@ -111,14 +112,15 @@ def verdict(item: Verdict) -> Table:
 
 
 def verdicts(items: Sequence[Verdict]) -> dict[str, str]:
-    """Return one table for each claim, under its verdict and statement, for each kind of output."""
+    """Return one table for each claim, under verdict, statement and comment, for each output."""
     bundle: dict[str, list[str]] = {"text/html": [], "text/markdown": [], "text/plain": []}
     for item in items:
-        name, text = f"{item.claim.id}: {item.status}", item.claim.statement
+        name, text, why = f"{item.claim.id}: {item.status}", item.claim.statement, item.claim.why
         heads = {
-            "text/html": f"<p>{badge_html(item.status, name)} {escape(text)}</p>",
-            "text/markdown": f"**{_markdown(name)}.** {_markdown(text)}\n",
-            "text/plain": f"{name}. {text}",
+            "text/html": f"<p>{badge_html(item.status, name)} {_words.symbols(text)}</p>"
+            f"<p>{_words.symbols(why)}</p>",
+            "text/markdown": f"**{_markdown(name)}.** {_markdown(text)}\n\n{_markdown(why)}\n",
+            "text/plain": f"{name}. {text}\n{why}",
         }
         body = verdict(item).bundle()
         for kind, head in heads.items():
@@ -160,18 +162,22 @@ def held(item: Verdict) -> str:
     return f"{sum(passed is True for passed in counted)} of {len(counted)}"
 
 
+def _place(item: Verdict) -> str:
+    # Claims of the book itself stand in no paper; the file of claims marks them X.
+    paper = "" if item.claim.paper == "X" else f"Paper {item.claim.paper}, "
+    return f"{paper}{item.claim.place}"
+
+
 def ledger(items: Sequence[Verdict]) -> Table:
-    """Return the overview of all claims: statement, kind, verdict, and why."""
-    head = ("Claim", "Place", "Statement", "Kind", "Verdict", "Lines that hold", "Comment")
+    """Return the overview of all claims: place and kind, statement, verdict with its lines."""
+    head = ("Claim", "Place and kind", "Statement", "Verdict", "Lines that hold")
     rows = tuple(
         (
             Cell(item.claim.id),
-            Cell(f"Paper {item.claim.paper}, {item.claim.place}"),
+            Cell(f"{_place(item)} ({item.claim.kind})"),
             Cell(item.claim.statement),
-            Cell(item.claim.kind),
             Cell(item.status, item.status),
             Cell(held(item)),
-            Cell(item.claim.why),
         )
         for item in items
     )

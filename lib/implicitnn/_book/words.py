@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from html import escape, unescape
 from typing import Any
 
 from implicitnn._book.ledger import Part
@@ -10,6 +12,35 @@ from implicitnn._book.ledger import Part
 _QUANTITY = {
     "value": "value", "low": "lower end of the interval", "high": "upper end of the interval",
 }  # fmt: skip
+
+_GREEK = ["alpha", "beta", "gamma", "kappa", "lambda", "mu", "phi", "psi", "sigma", "tau"]
+_NAME = rf"({'|'.join(_GREEK)}|[A-Za-z])"
+# A Greek letter with an optional index, or a Latin letter with an index: tau0, sigma_a2, C_0.
+_INDEXED = re.compile(rf"(?<![\w&]){_NAME}(_?)([A-Za-z]?\d?|all)(?!\w)")
+_POWER = re.compile(r"\^(?:\{([^{}]+)\}|\(([^()]+)\)|([A-Za-z0-9]+))")
+
+
+def symbols(text: str) -> str:
+    """Return a text with formulas written in ASCII as HTML with letters, indices and powers.
+
+    Names of columns, which have more than one letter before an underscore, stay as they are.
+
+    Examples
+    --------
+    >>> symbols("O(n^{-1/2}), tau0^2 = tr C_0/p, log ck_absolute")
+    'O(n<sup>\u22121/2</sup>), \u03c4<sub>0</sub><sup>2</sup> = tr C<sub>0</sub>/p, log ck_absolute'
+    """
+    text = _POWER.sub(lambda m: f"<sup>{m[1] or m[2] or m[3]}</sup>", escape(text))
+    text = _INDEXED.sub(_index, text).replace("sqrt", "\u221a")
+    return re.sub(r"(?<![\w.)-])-(?=[\d\u03b1-\u03c9])", "\u2212", text)
+
+
+def _index(match: re.Match[str]) -> str:
+    name, mark, index = match.groups()
+    if name not in _GREEK and not mark:
+        return match[0]
+    letter = f"&{name};" if name in _GREEK else name
+    return unescape(letter) + (f"<sub>{index}</sub>" if index else mark)
 
 
 def number(value: float) -> str:

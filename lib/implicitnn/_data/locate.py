@@ -40,13 +40,19 @@ def user_folder() -> Path | None:
     named = os.environ.get(DATA_VARIABLE)
     if not named:
         return None
-    folder = Path(named).expanduser()
-    if not folder.is_dir():
+    if not _is_folder(named):
         raise DataNotFoundError(
             f"${DATA_VARIABLE} = {named} is not a folder. Name one that holds the data sets "
             f"(`export {DATA_VARIABLE}=/path`), or unset it to use the cache and the downloads."
         )
-    return folder
+    return Path(named).expanduser()
+
+
+def _is_folder(named: str) -> bool:
+    try:
+        return Path(named).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):  # too long a name, an unknown user's home
+        return False
 
 
 def find(source: Source, split: str, root: Path) -> Found | None:

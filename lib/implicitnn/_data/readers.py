@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import math
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 
+from implicitnn._data import matlab as _matlab
 from implicitnn.errors import DataFileError
 
 Bytes = NDArray[np.uint8]
@@ -34,8 +36,17 @@ _BROKEN = (
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
+    struct.error,
+    # zipfile: an encrypted member, an unknown compression, offsets or names that make no sense.
+    RuntimeError,
+    ValueError,
+    OverflowError,
+    # zipfile seeks to offsets that the archive states.
+    OSError,
 )
-_MATLAB = (MatReadError, OSError, ValueError, TypeError, NotImplementedError)
+# Unpacked, no file of these data sets is a fifth of it.
+_LARGEST = 2**30
+_CHUNK = 2**20
 
 
 class Images(NamedTuple):
@@ -50,6 +61,8 @@ def _readable(path: Path) -> Iterator[None]:
     """Turn the many errors of a broken archive into one that names the file."""
     try:
         yield
+    except (DataFileError, FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
     except _BROKEN as error:
         raise DataFileError(
             f"{path} cannot be unpacked ({type(error).__name__}: {error}). It is truncated or "
@@ -58,9 +71,25 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def content(path: Path) -> bytes:
-    """Return the bytes of a file, unpacked when its name ends in `.gz`."""
-    with _readable(path):
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    """Return the bytes of a file, unpacked when its name ends in `.gz`; 1 GiB at most."""
+    with _readable(path), path.open("rb") as packed:
+        if path.suffix != ".gz":
+            return _bounded(packed, str(path))
+        with gzip.open(packed) as stream:
+            return _bounded(stream, str(path))
+
+
+def _bounded(stream: BufferedIOBase | IO[bytes], where: str) -> bytes:
+    """Read to the end in small steps: a length that a header claims is never allocated."""
+    parts, total = [], 0
+    while part := stream.read(_CHUNK):
+        parts.append(part)
+        total += len(part)
+        if total > _LARGEST:
+            raise DataFileError(
+                f"{where} holds more than {_LARGEST} bytes, more than any file of these data sets"
+            )
+    return b"".join(parts)
 
 
 def idx(path: Path) -> Bytes:
@@ -86,7 +115,7 @@ def idx(path: Path) -> Bytes:
     if len(raw) < start:
         raise DataFileError(f"{path} ends within its header: {len(raw)} bytes of {start}")
     shape = tuple(int(size) for size in np.frombuffer(raw, ">u4", axes, 4))
-    expected = start + int(np.prod(shape, dtype=np.int64))
+    expected = start + math.prod(shape)
     if len(raw) != expected:
         raise DataFileError(
             f"{path} has {len(raw)} bytes; its header announces shape {shape}, {expected} bytes"
@@ -132,7 +161,7 @@ def tar_members(path: Path, names: Sequence[str]) -> list[tuple[str, bytes]]:
             if base in names and member.isfile():
                 stream = archive.extractfile(member)
                 if stream is not None:
-                    found[base] = stream.read()
+                    found[base] = _bounded(stream, f"{path}:{base}")
             if len(found) == len(names):
                 break
     missing = [name for name in names if name not in found]
@@ -146,34 +175,36 @@ def svhn(path: Path) -> Images:
 
     The digit zero gets the label 0, so that labels are the digits seen.
     """
-    arrays = _matlab(path)
+    try:
+        arrays = _matlab.read(content(path), _LARGEST)
+    except _matlab.MatlabError as error:
+        raise DataFileError(
+            f"{path} cannot be read as a MATLAB 5 file: {error}. It is truncated, corrupt, or of "
+            "another format: delete it and fetch it again."
+        ) from error
     for key in ("X", "y"):
         if key not in arrays:
             raise DataFileError(f"{path} has no variable {key}; expected X (32,32,3,n) and y (n,1)")
-    x, y = arrays["X"], np.asarray(arrays["y"]).ravel()
-    if x.ndim != 4 or x.dtype != np.uint8:
-        raise DataFileError(
-            f"{path}: X has dtype {x.dtype}, shape {x.shape}; expected uint8 (32, 32, 3, n)"
-        )
-    labels = np.where(y == 10, 0, y)
+    x, y = arrays["X"], arrays["y"]
+    if not isinstance(x, np.ndarray) or x.ndim != 4 or x.dtype != np.uint8:
+        raise DataFileError(f"{path}: X is {_described(x)}; expected uint8 (32, 32, 3, n)")
+    if not isinstance(y, np.ndarray) or y.dtype.kind not in "iu" or max(y.shape) != y.size:
+        raise DataFileError(f"{path}: y is {_described(y)}; expected integer labels (n, 1)")
+    labels = np.where(y == 10, 0, y).ravel()
     return _images(np.ascontiguousarray(x.transpose(3, 0, 1, 2)), labels, str(path))
 
 
-def _matlab(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        try:
-            return dict(loadmat(file, variable_names=["X", "y"]))
-        except (*_BROKEN, *_MATLAB) as error:
-            raise DataFileError(
-                f"{path} cannot be read as a MATLAB 5 file ({type(error).__name__}: {error}). It "
-                "is truncated, corrupt, or of another format: delete it and fetch it again."
-            ) from error
+def _described(value: NDArray[Any] | _matlab.Other) -> str:
+    if isinstance(value, _matlab.Other):
+        return f"a {value.kind}"
+    return f"of dtype {value.dtype}, shape {value.shape}"
 
 
 def npz_arrays(path: Path) -> tuple[str, ...]:
     """Return the names of the arrays in a npz file."""
     with _readable(path), zipfile.ZipFile(path) as archive:
-        return tuple(name.removesuffix(".npy") for name in archive.namelist())
+        names = archive.namelist()
+    return tuple(name.removesuffix(".npy") for name in names if name.endswith(".npy"))
 
 
 def npz(path: Path, split: str) -> Images:
@@ -195,16 +226,44 @@ def npz(path: Path, split: str) -> Images:
 
 def _array(path: Path, key: str) -> NDArray[Any]:
     try:
-        with _readable(path), np.load(path, allow_pickle=False) as archive:
-            return np.asarray(archive[key])
-    except ValueError as error:
-        raise (
-            error
-            if isinstance(error, DataFileError)
-            else DataFileError(
-                f"{path}: array {key} cannot be read without unpickling, or is corrupt ({error})"
-            )
-        ) from error
+        with _readable(path):
+            _check_length(path, key)
+            with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as stream:
+                return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+    except DataFileError as error:
+        raise DataFileError(f"{error} (array {key})") from error
+
+
+def _check_length(path: Path, key: str) -> None:
+    """Compare the bytes that the header of an array announces with those the archive holds."""
+    with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as stream:
+        try:
+            shape, dtype = _npy_header(stream)
+        except Exception as error:  # numpy parses the header as Python, with errors of any kind
+            raise DataFileError(f"{path} has no npy header there ({error})") from error
+        held = archive.getinfo(f"{key}.npy").file_size - stream.tell()
+    if dtype.hasobject:
+        raise DataFileError(f"{path} holds Python objects, which cannot be read without unpickling")
+    announced = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or announced != held:
+        raise DataFileError(
+            f"{path} announces shape {shape} of {dtype}, {announced} bytes, but the "
+            f"archive holds {held}"
+        )
+    if announced > _LARGEST:
+        raise DataFileError(f"{path} announces {announced} bytes, more than any of these data sets")
+
+
+def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise ValueError(f"version {version} is not 1.0 or 2.0")
+    shape, _, dtype = readers[version](stream)
+    return shape, dtype
 
 
 def _without(images: Images, rows: NDArray[Any], where: str) -> Images:

@@ -107,6 +107,12 @@ def registry() -> Registry:
     return _parse(path, path.stat().st_mtime_ns)
 
 
+def features() -> dict[str, str]:
+    """Return the sha256 of the stored backbone and of the embedded features."""
+    raw = json.loads((data_folder() / "registry.json").read_text(encoding="utf-8"))
+    return dict(raw["features"])
+
+
 @functools.lru_cache(maxsize=8)
 def _parse(path: Path, _modified: int) -> Registry:
     raw = json.loads(path.read_text(encoding="utf-8"))

@@ -212,8 +212,13 @@ def _refine(q: System, low: float, high: float, signs: tuple[float, float]) -> C
     return curve(q, np.array([float(found.x)]), signs)
 
 
-def layers_of(points: Curve, index: int, wanted: Wanted) -> tuple[Activation, Activation]:
-    """Build the two layers of a point; layer 1 has c_1 = tau0, which is slope one in t."""
+def layers_of(
+    points: Curve, index: int, wanted: Wanted, sign: float = 1.0
+) -> tuple[Activation, Activation]:
+    """Build the two layers of a point; layer 1 has c_1 = tau0, which is slope one in t.
+
+    ``sign`` is that of c_3 of the last layer, which no equation sees.
+    """
     ratio, s, p, r, energy = (float(getattr(points, name)[index]) for name in vars(points))
     tau0 = wanted.tau0
     u = 1.0 / (1.0 + ratio + s * s)
@@ -222,7 +227,11 @@ def layers_of(points: Curve, index: int, wanted: Wanted) -> tuple[Activation, Ac
     rest = max(energy - p - r, 0.0)
     top = p + r + rest
     last = hermite_of_shares(
-        p / top, r / top, rest / top, top * wanted.energy, math.sqrt(first_energy)
+        p / top,
+        r / top,
+        math.copysign(rest / top, sign),
+        top * wanted.energy,
+        math.sqrt(first_energy),
     )
     return first, last
 

@@ -40,4 +40,10 @@ def explain(match: Match) -> str:
         )
     if match.other_layers:
         lines.append(f"  other nets that do as well: {len(match.other_layers)} (alternatives)")
+    if match.next_misses:
+        values = ", ".join(f"{value:.2g}" for value in match.next_misses)
+        lines.append(
+            "  nearest of them by the first coefficient that the equations leave open; "
+            f"mismatches, this net first: {values}"
+        )
     return "\n".join(lines)

@@ -89,5 +89,15 @@ def solve_cubic(wanted: Wanted) -> Solution:
         reasons.append("the linear and the even part already need more energy")
     rest, energy = max(rest, 0.0), max(energy, linear + even)
     shares = (linear / energy, even / energy, rest / energy)
-    layer = hermite_of_shares(*shares, energy * wanted.energy, wanted.tau0)
-    return Solution((layer,), tuple(misses), "; ".join(reasons))
+    nets = both_signs(*shares, energy * wanted.energy, wanted.tau0)
+    first, *others = [(layer,) for layer in nets]
+    return Solution(first, tuple(misses), "; ".join(reasons), others=tuple(others))
+
+
+def both_signs(u: float, w: float, v: float, energy: float, tau: float) -> list[Activation]:
+    """Return a last layer with c_3 >= 0 and, where it differs, the one with c_3 < 0.
+
+    No equation sees this sign. Without a linear part the two are mirror images of each other.
+    """
+    signs = (1.0, -1.0) if v > 0.0 and u > 0.0 else (1.0,)
+    return [hermite_of_shares(u, w, math.copysign(v, sign), energy, tau) for sign in signs]

@@ -35,8 +35,9 @@ def solve_cubic(wanted: Wanted, layers: int) -> Solution:
     but the last are odd.
     """
     if layers > 1 and wanted.odd and not wanted.hidden:
-        single = _design_single.solve_cubic(wanted)
-        return replace(single, layers=(linear,) * (layers - 1) + single.layers)
+        single, before = _design_single.solve_cubic(wanted), (linear,) * (layers - 1)
+        others = tuple(before + net for net in single.others)
+        return replace(single, layers=before + single.layers, others=others)
     if layers == 2:
         return _cubic(wanted, _weights(wanted, None), None)
     if not wanted.hidden:
@@ -70,8 +71,9 @@ def _chain(wanted: Wanted, layers: int) -> Solution:
     top, tau0 = linear + even + max(rest, 0.0), wanted.tau0
     odd = hermite_of_shares(u, 0.0, math.copysign(s * s * u, s), tau0**2, tau0)
     last = (linear / top, even / top, max(rest, 0.0) / top)
-    end = hermite_of_shares(*last, top * wanted.energy, tau0)
-    return Solution((odd,) * count + (end,), tuple(misses), "; ".join(reasons), proved)
+    ends = _design_single.both_signs(*last, top * wanted.energy, tau0)
+    first, *others = [(odd,) * count + (end,) for end in ends]
+    return Solution(first, tuple(misses), "; ".join(reasons), proved, tuple(others))
 
 
 def _weights(wanted: Wanted, place: int | None) -> tuple[int, int, int]:
@@ -108,9 +110,10 @@ def _cubic(wanted: Wanted, weights: tuple[int, int, int], place: int | None) -> 
         misses.append((name, wanted.value(name, _least_energy(points, wanted, weights))))
         reasons.append(f"the other three need more energy than {name} has")
         points = replace(points, energy=points.p + points.r)
-    nets = _insert(layers_of(points, 0, wanted), place)
+    signs = (1.0, -1.0) if points.slack[0] > 0.0 and points.p[0] > 0.0 else (1.0,)
+    first, *others = [_insert(layers_of(points, 0, wanted, sign), place) for sign in signs]
     proved = wanted.hidden == 0 and any(name == wanted.names[2] for name, _ in misses)
-    return Solution(nets, tuple(misses), "; ".join(reasons), proved)
+    return Solution(first, tuple(misses), "; ".join(reasons), proved, tuple(others))
 
 
 def _least_energy(points: Curve, wanted: Wanted, weights: tuple[int, int, int]) -> float:

@@ -23,6 +23,7 @@ ZOOM = 16
 ZOOMS = 40
 
 
+@np.errstate(all="ignore")  # what is not finite is reported, underflow to zero is right
 def check(
     name: str, f: Function, df: Function, kinks: tuple[float, ...], homogeneous: bool
 ) -> None:
@@ -41,8 +42,10 @@ def check(
 
 
 def _values(name: str, label: str, function: Function, t: FloatArray) -> FloatArray:
-    with np.errstate(all="ignore"):  # what is not finite is reported below
-        values = np.asarray(function(t))
+    returned = function(t)
+    if isinstance(returned, np.ma.MaskedArray):
+        raise InvalidActivationError(f"{name}: {label} must not return a masked array")
+    values = np.asarray(returned)
     if values.shape != t.shape:
         raise InvalidActivationError(
             f"{name}: {label} must be vectorised, for shape {t.shape} it returned {values.shape}"
@@ -66,16 +69,20 @@ def _check_vectorised(name: str, label: str, function: Function) -> None:
     if type(function).__hash__ is None:
         raise InvalidActivationError(f"{name}: {label} must be hashable, got {function!r}")
     t = np.linspace(-3.1, 2.9, 12)
+    given = t.copy()
     try:
         values = _values(name, label, function, t)
         table = _values(name, label, function, t.reshape(3, 4))
         part = _values(name, label, function, t[::-2].copy())
-    except (TypeError, ValueError) as problem:
-        if isinstance(problem, InvalidActivationError):
-            raise
+    except InvalidActivationError:
+        raise
+    except Exception as problem:  # whatever the reader's function does, its name must be said
         raise InvalidActivationError(
-            f"{name}: {label} must accept numpy arrays (is it vectorised?): {problem}"
+            f"{name}: {label} must accept numpy arrays (is it vectorised?), it raised "
+            f"{type(problem).__name__}: {problem}"
         ) from problem
+    if not np.array_equal(t, given):
+        raise InvalidActivationError(f"{name}: {label} must not change the array it is given")
     for other, same in ((table.ravel(), values), (part, values[::-2])):
         if not np.allclose(other, same, rtol=1e-12, atol=1e-12):
             raise InvalidActivationError(f"{name}: {label} must act elementwise on arrays")

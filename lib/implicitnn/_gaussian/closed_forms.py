@@ -179,10 +179,12 @@ def determinant(var_u: ArrayLike, var_v: ArrayLike, cov: ArrayLike) -> FloatArra
     u, v, c = _arguments(var_u, var_v, cov)
     # Powers of two are moved out of the way: no overflow, no rounding.
     ku, kv = np.frexp(u)[1] // 2, np.frexp(v)[1] // 2
-    cov_in, c = c, np.ldexp(c, -(ku + kv))
-    high, low = _product(np.ldexp(u, -2 * ku), np.ldexp(v, -2 * kv))
-    square, square_low = _product(c, c)
-    det = (high - square) + (low - square_low)
+    # A covariance far below the variances underflows rightly: its square is nothing beside them.
+    with np.errstate(under="ignore"):
+        cov_in, c = c, np.ldexp(c, -(ku + kv))
+        high, low = _product(np.ldexp(u, -2 * ku), np.ldexp(v, -2 * kv))
+        square, square_low = _product(c, c)
+        det = (high - square) + (low - square_low)
     bad = det < -1e-12 * high
     if bad.any():
         where = tuple(np.argwhere(bad)[0])
@@ -190,7 +192,8 @@ def determinant(var_u: ArrayLike, var_v: ArrayLike, cov: ArrayLike) -> FloatArra
             f"cov must satisfy |cov| <= sqrt(var_u var_v), got var_u = {u[where]}, "
             f"var_v = {v[where]}, cov = {cov_in[where]}"
         )
-    return np.asarray(np.ldexp(np.maximum(det, 0.0), 2 * (ku + kv)))
+    with np.errstate(under="ignore"):
+        return np.asarray(np.ldexp(np.maximum(det, 0.0), 2 * (ku + kv)))
 
 
 def _product(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:

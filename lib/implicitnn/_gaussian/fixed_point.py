@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from implicitnn import gaussian
+from implicitnn._gaussian.centring import moderate
 
 FloatArray = NDArray[np.float64]
 Function = Callable[[FloatArray], FloatArray]
@@ -39,7 +40,8 @@ def smallest_fixed_point(
 
     Raises
     ------
-    NoFixedPointError : there is no crossing up to 1e16 times the drive.
+    NoFixedPointError : there is no crossing up to 1e16 times the drive, or up to where f^2
+        overflows.
     """
     if sigma_a2 == 0.0:
         return drive
@@ -89,8 +91,16 @@ def _bracket(
     f: Function, kinks: Sequence[float], sigma_a2: float, drive: float, centred: bool
 ) -> tuple[float, float]:
     variance_map = partial(_map, f, kinks, sigma_a2, drive, centred)
+    reached = ""
     for start, stop in pairwise(_STAGES):
         grid = drive * np.geomspace(start, stop, 61)
+        safe = moderate(f, np.sqrt(grid))
+        if not safe.all():
+            # Beyond the first place where the square of f overflows nothing can be said.
+            grid = grid[: int(np.argmin(safe))]
+            reached = " below the scale at which f^2 overflows"
+        if grid.size < 2:
+            break
         mean, square = gaussian.variance_profile(f, np.sqrt(grid), kinks)
         excess = sigma_a2 * (square - centred * mean**2) + drive - grid
         below = np.flatnonzero(excess <= 0.0)
@@ -102,6 +112,8 @@ def _bracket(
                     return float(grid[i - 1]), dip
         if below.size:
             return float(grid[max(first - 1, 0)]), float(grid[first])
+        if reached:
+            break
     raise NoFixedPointError(
-        "tau^2 = sigma_a2 E[phi(tau xi)^2] + sigma_b2 tau0^2 + sigma_c2 has no solution"
+        f"tau^2 = sigma_a2 E[phi(tau xi)^2] + sigma_b2 tau0^2 + sigma_c2 has no solution{reached}"
     )

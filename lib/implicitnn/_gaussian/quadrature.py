@@ -30,6 +30,8 @@ MAX_PANELS_EACH = 128
 PANEL_RTOL = 4e-15
 NOISE_RTOL = 1e-8
 STALLS = 3
+# below this a number has lost its digits
+NOTHING = 1e-300
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def integrate(
     components: int = 1,
     scale: FloatArray | float = 0.0,
     rtol: float = PANEL_RTOL,
+    settled: list[Panels] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     r"""Integrate ``components`` functions for each of ``count`` owners over the given panels.
 
@@ -102,6 +105,7 @@ def integrate(
     Parameters
     ----------
     integrand : maps nodes (P, q) and owners (P,) to values (components, P, q).
+    settled : when given, the panels that were accepted are appended to it.
 
     Returns
     -------
@@ -119,26 +123,30 @@ def integrate(
     for depth in range(MAX_DEPTH):
         half = 0.5 * (panels.right - panels.left)
         x = (0.5 * (panels.right + panels.left))[:, None] + half[:, None] * nodes
-        values = integrand(x, panels.owner)
-        sums = (values @ weights) * half[:, None]
-        mass = (np.abs(values) @ weights[:, 1]) * half
-        error = np.abs(sums[..., 1] - sums[..., 0])
-        error = np.maximum(error, np.abs(values @ defects).max(axis=-1) * half)
+        with np.errstate(under="ignore"):  # far out the Gaussian density is 0
+            values = integrand(x, panels.owner)
+            sums = (values @ weights) * half[:, None]
+            mass = (np.abs(values) @ weights[:, 1]) * half
+            error = np.abs(sums[..., 1] - sums[..., 0])
+            error = np.maximum(error, np.abs(values @ defects).max(axis=-1) * half)
         whole = masses + scale
         _add(whole, panels.owner, mass)
         whole_here = whole[:, panels.owner]
-        settled = (error <= rtol * mass + 0.25 * rtol * whole_here).all(axis=0)
-        relative = np.divide(error, whole_here, out=np.zeros_like(error), where=whole_here > 0)
+        good = (error <= rtol * mass + 0.25 * rtol * whole_here + NOTHING).all(axis=0)
+        weighty = whole_here > NOTHING
+        relative = np.divide(error, whole_here, out=np.zeros_like(error), where=weighty)
         ratio = relative.max(axis=0)
         if depth:
             pair = np.repeat(ratio.reshape(-1, 2).sum(axis=1), 2)
             stalls = np.where(pair >= 0.75 * parent, stalls + 1, 0)
-            settled |= (stalls >= STALLS) & (pair < NOISE_RTOL)
-        _add(totals, panels.owner[settled], sums[:, settled, 1])
-        _add(masses, panels.owner[settled], mass[:, settled])
-        if settled.all():
+            good |= (stalls >= STALLS) & (pair < NOISE_RTOL)
+        _add(totals, panels.owner[good], sums[:, good, 1])
+        _add(masses, panels.owner[good], mass[:, good])
+        if settled is not None:
+            settled.append(panels.where(good))
+        if good.all():
             return totals, masses
-        rest = ~settled
+        rest = ~good
         where = panels.where(rest)
         if 2 * where.left.size > MAX_PANELS + MAX_PANELS_EACH * count:
             break

@@ -1,4 +1,8 @@
-"""The check after the fact: sampled entries against the exact route."""
+"""The check after the fact: sampled entries against the exact route.
+
+Both routes use the same moments of one variable; those are verified before, decade by decade, in
+:mod:`implicitnn._kernels.rules`.
+"""
 
 from __future__ import annotations
 

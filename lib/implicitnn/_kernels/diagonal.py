@@ -98,17 +98,19 @@ def _fixed_point(spec: DEQ, drive: FloatArray) -> FloatArray:
     v = np.maximum(drive, SMALLEST)
     for step in range(NEWTON_STEPS):
         energy, bend, _ = layer.moments(v)
-        residual = spec.sigma_a2 * energy + drive - v
-        rate = np.clip(spec.sigma_a2 * bend, -1.0, 0.999)
-        change = residual / (1.0 - rate) if step else residual
-        last, v = v, np.maximum(v + change, SMALLEST)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below when not finite
+            residual = spec.sigma_a2 * energy + drive - v
+            rate = np.clip(spec.sigma_a2 * bend, -1.0, 0.999)
+            change = residual / (1.0 - rate) if step else residual
+            last, v = v, np.maximum(v + change, SMALLEST)
         if not np.isfinite(v).all():
             break
         # after some steps what is left is rounding noise
         enough = 4e-16 if step < 7 else 1e-14
         if (np.abs(v - last) <= enough * v).all():
             return v
-    where = float(drive[np.argmax(np.abs(residual) / v)])
+    with np.errstate(invalid="ignore"):  # the largest is wanted, or the first that is not finite
+        where = float(drive[np.argmax(np.abs(residual) / v)])
     raise NotWellPosedError(
         f"{spec!r} has no fixed point for a sample with sigma_b2 |x|^2 + sigma_c2 = {where:.6g}"
     )

@@ -122,18 +122,16 @@ def solve_listed(
     """CK and NTK of listed pairs by the exact route; unless patient, NaN where it is slow."""
     left, right = job.left, job.right
     q1, q2 = left.q[index[0]], right.q[index[1]]
-    ones1, ones2 = np.ones(left.q.size), np.ones(right.q.size)
+    chord2 = _passes.distances(left.rows, right.rows, left.inverse, right.inverse, index)
     if job.homogeneous:
         assert isinstance(job.spec, DEQ)
-        chord2 = _passes.distances(left.rows, right.rows, left.inverse, right.inverse, index)
         return _homogeneous.pairs(job.spec, q1, q2, inner, chord2, job.params)
-    distance2 = _passes.distances(left.rows, right.rows, ones1, ones2, index)
     every, back = np.unique(np.concatenate([q1, q2]), return_inverse=True)
     diagonal = _diagonal.solve(job.spec, every)
     one, two = diagonal.take(back[: q1.size]), diagonal.take(back[q1.size :])
-    result = _exact.solve(job.spec, one, two, inner, distance2, job.params, 0.05 * job.tol, patient)
+    result = _exact.solve(job.spec, one, two, inner, chord2, job.params, 0.05 * job.tol, patient)
     job.slow += int(result.slow.sum()) if patient else 0
-    same = (distance2 == 0.0) & (q1 == q2)
+    same = (chord2 == 0.0) & (q1 == q2)
     ck = np.where(same, one.ck, result.ck)
     ntk = np.where(same, one.ntk(job.params), result.ntk)
     nothing = (one.ck == 0.0) | (two.ck == 0.0)

@@ -1,16 +1,24 @@
 r"""The exact route: kernels for a list of pairs, without a table.
 
-The unknown is :math:`M = \frac12 E(u - v)^2`, which keeps its digits when two samples nearly agree:
+The unknown is the gap :math:`e = 1 - \rho`. It keeps its digits when two samples nearly agree, and
+also when their norms are far apart. With :math:`S_i = E\phi(u_i)^2`, :math:`s_i = \sqrt{v_i}`,
+:math:`g(e) = 1 - E\phi(u)\phi(v)/\sqrt{S_1 S_2}`, unit vectors :math:`\hat x, \hat y` of the
+samples, and :math:`w_i = (\sigma_a \sqrt{S_i}, \sigma_b |x_i|, \sigma_c)`, of norm s_i,
 
-.. math:: M = \sigma_a^2 \Gamma(M) + \tfrac12 \sigma_b^2 |x - y|^2, \qquad
-   \Gamma = \tfrac12 E(\phi(u) - \phi(v))^2, \quad \Gamma' = E\phi'(u)\phi'(v) .
+.. math:: s_1 s_2\, e = \sigma_a^2 \sqrt{S_1 S_2}\, g(e)
+   + \tfrac12 \sigma_b^2 |x| |y|\, |\hat x - \hat y|^2
+   + \tfrac12 s_1 s_2\, |w_1/s_1 - w_2/s_2|^2 .
 
-Gamma comes from a closed form (positively homogeneous, piecewise linear), else from a Mehler series
-whose tail is bounded by Parseval's identity, else from quadrature pair by pair.
+No term is negative, so nothing cancels. A layer of an explicit network maps e to g(e).
+
+g comes from a closed form (positively homogeneous, piecewise linear), else from a Mehler series
+whose tail is bounded by Parseval's identity, else from quadrature pair by pair. The closed forms
+of pieces and quadrature give g to 1e-16 absolutely, the others relatively.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,9 +30,11 @@ from implicitnn._kernels import diagonal as _diagonal
 from implicitnn._kernels import exponential as _exponential
 from implicitnn._kernels import piecewise as _piecewise
 from implicitnn._kernels.diagonal import Diagonal, Spec
-from implicitnn._kernels.homogeneous import Shape
+from implicitnn._kernels.homogeneous import Shape, half_chord
 from implicitnn._kernels.layer import Layer
 from implicitnn._kernels.passes import mehler, mehler_gap
+from implicitnn.activations import elu
+from implicitnn.errors import AccuracyError
 from implicitnn.specs import DEQ
 
 FloatArray = NDArray[np.float64]
@@ -33,14 +43,17 @@ LARGE = 2.0
 STEPS = 40
 TINY = 1e-11
 SMALL = 1e-4
+SILENT = 1e-300
+# of one closed form for a pair, in units of its largest term
+ROUNDING = 4e-16
 
 
 class Moments(Protocol):
-    """Gamma(M) and E phi' phi' for fixed pairs of variances; ``slow``: pairs left to quadrature."""
+    """g(e) and E phi' phi' for fixed pairs of variances; ``slow``: pairs left to quadrature."""
 
     slow: NDArray[np.bool_]
 
-    def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]: ...
+    def __call__(self, gap: FloatArray) -> tuple[FloatArray, FloatArray]: ...
 
 
 @dataclass
@@ -58,38 +71,73 @@ class _Pairs:
         m = self.v1.size
         self.energy1, self.energy2 = energy[back[:m]], energy[back[m:]]
         self.slope1, self.slope2 = slope[back[:m]], slope[back[m:]]
-        self.size = np.sqrt(self.v1 * self.v2)
-        self.apart = 0.5 * (self.v1 - self.v2) ** 2 / (np.sqrt(self.v1) + np.sqrt(self.v2)) ** 2
+        self.size = np.sqrt(self.v1) * np.sqrt(self.v2)
+        # an energy that underflows is set to nothing by the caller
+        self.scale = np.sqrt(np.maximum(self.energy1, SILENT)) * np.sqrt(
+            np.maximum(self.energy2, SILENT)
+        )
 
-    def gap(self, half: FloatArray) -> FloatArray:
-        """1 - rho for M = half."""
-        gap = np.clip((half - self.apart) / self.size, 0.0, 2.0)
-        return np.where(gap > 2.0 - 4e-15, 2.0, gap)
+    def half(self, gap: FloatArray) -> FloatArray:
+        """M = E(u - v)^2 / 2."""
+        apart = 0.5 * (self.v1 - self.v2) ** 2 / (np.sqrt(self.v1) + np.sqrt(self.v2)) ** 2
+        return np.asarray(apart + self.size * gap)
+
+    def tiny(self, gap: FloatArray) -> NDArray[np.bool_]:
+        """Whether u - v is far below the standard deviation and the bends of phi."""
+        return np.asarray(self.half(gap) <= TINY * np.minimum(self.size, self.layer.width**2))
+
+    def complement(self, value: FloatArray) -> FloatArray:
+        """The complement g for E phi(u) phi(v) = value."""
+        return np.asarray(np.maximum(1.0 - value / self.scale, 0.0))
 
 
 class _Homogeneous:
-    """Closed form of degree-one arc-cosine type."""
+    r"""Closed form of degree-one arc-cosine type.
+
+    The energies are :math:`S_i = N_i^2 + A^2` with :math:`N_i = \sqrt{t} s_i - c m/\sqrt{t}`,
+    :math:`A^2 = c^2 (1 - m^2/t)`, t = k(1), and
+    :math:`\sqrt{S_1 S_2}\, g = s_1 s_2 (t - k(\rho)) + \sqrt{S_1 S_2} - N_1 N_2 - A^2`; the last
+    three terms are half of a squared distance of unit vectors.
+    """
 
     def __init__(self, pairs: _Pairs, shape: Shape) -> None:
         self.pairs, self.shape, self.slow = pairs, shape, np.zeros(pairs.v1.size, dtype=bool)
+        root, flat = math.sqrt(shape.top), shape.rest
+        shift = shape.offset * shape.mean / root if root > 0.0 else 0.0
+        one, two = (root * np.sqrt(v) - shift for v in (pairs.v1, pairs.v2))
+        self.bend = half_chord([one, flat], [two, flat])
 
-    def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
         p, shape = self.pairs, self.shape
-        theta = 2.0 * np.arcsin(np.sqrt(0.5 * p.gap(half)))
-        return p.size * shape.drop(theta) + shape.top * p.apart, shape.slope(theta)
+        theta = 2.0 * np.arcsin(np.sqrt(0.5 * gap))
+        return p.size / p.scale * shape.drop(theta) + self.bend, shape.slope(theta)
 
 
 class _PiecewiseLinear:
-    """Bivariate normal probabilities; the leading order in M where they would cancel."""
+    """Bivariate normal probabilities; the leading order in M where they would cancel.
 
-    def __init__(self, pairs: _Pairs, corners: FloatArray) -> None:
+    Far beyond its kinks a bounded phi is a small difference of large terms: such pairs are left to
+    the series.
+    """
+
+    def __init__(self, pairs: _Pairs, corners: FloatArray, tol: float, patient: bool) -> None:
         self.pairs, self.corners, self.slow = pairs, corners, np.zeros(pairs.v1.size, dtype=bool)
+        steepest = np.abs(corners[1]) + np.abs(corners[3::2]).sum()
+        self.hard = ROUNDING * steepest**2 * pairs.size > tol * pairs.scale
+        self.series = None
+        if self.hard.any():
+            some = _Pairs(pairs.layer, pairs.v1[self.hard], pairs.v2[self.hard])
+            self.series = _Series(some, tol, patient)
 
-    def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
         p = self.pairs
-        value, product = np.empty_like(half), np.empty_like(half)
-        _piecewise.moments(self.corners, p.v1, p.v2, p.gap(half), value, product)
-        return _with_leading_order(p, half, 0.5 * (p.energy1 + p.energy2) - value, product)
+        value, product = np.empty_like(gap), np.empty_like(gap)
+        _piecewise.moments(self.corners, p.v1, p.v2, gap, value, product)
+        rise, product = _with_leading_order(p, gap, p.complement(value), product)
+        if self.series is not None:
+            rise[self.hard], product[self.hard] = self.series(gap[self.hard])
+            self.slow[self.hard] = self.series.slow
+        return rise, product
 
 
 class _Series:
@@ -103,82 +151,104 @@ class _Series:
         self.terms = MANY if far else TERMS
         table = pairs.layer.hermite(pairs.every, self.terms)
         energy, _, slope = pairs.layer.moments(pairs.every)
-        rest = 1.0 - (table**2).sum(axis=1) / energy
+        table = table / np.sqrt(np.maximum(energy, SILENT))[:, None]
+        rest = 1.0 - (table**2).sum(axis=1)
         # for tiny variances c_1 / sqrt(v) has no digits left; phi' itself has
         tiny = pairs.every.min() < SMALL
         steep = pairs.layer.hermite_slope(pairs.every, self.terms) if tiny else None
         if steep is None:
-            captured = (table**2 @ np.arange(self.terms)) / pairs.every
+            captured = (table**2 @ np.arange(self.terms)) * energy / pairs.every
         else:
             captured = (steep**2).sum(axis=1)
-        rest_slope = 1.0 - captured / np.maximum(slope, 1e-300)
+        rest_slope = 1.0 - captured / np.maximum(slope, SILENT)
+        require_parseval(pairs.layer, rest)
         tail = np.sqrt(np.where(rest > 1e-13, rest, 0.0))
         tail_slope = np.sqrt(np.where(rest_slope > 1e-13, rest_slope, 0.0))
         m = pairs.v1.size
         one, two = pairs.back[:m], pairs.back[m:]
         self.left, self.right = table[one], table[two]
         self.tail = np.maximum(tail[one] * tail[two], tail_slope[one] * tail_slope[two])
-        beyond = tail**2 * energy
-        self.beyond = 0.5 * (beyond[one] + beyond[two])
-        self.shared = np.sqrt(beyond[one] * beyond[two])
+        self.beyond = 0.5 * (tail[one] ** 2 + tail[two] ** 2)
+        self.shared = tail[one] * tail[two]
         self.steep = None if steep is None else (steep[one], steep[two])
 
-    def __call__(self, half: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
         p = self.pairs
-        gap = p.gap(half)
         drop, product = mehler_gap(self.left, self.right, gap)
-        product = product / p.size
+        product = product * (p.scale / p.size)
         if self.steep is not None:
             product = mehler(*self.steep, 1.0 - gap[:, None])[0][:, 0]
         last = np.abs(1.0 - gap) ** self.terms
-        # the energy beyond the last term belongs to Gamma, but for the share its covariance takes
-        gamma = drop + self.beyond - self.shared * last
+        # the energy beyond the last term belongs to g, but for the share its covariance takes
+        rise = drop + self.beyond - self.shared * last
         unsafe = last * self.tail > self.tol
-        gamma, product = _with_leading_order(p, half, gamma, product)
-        unsafe &= half > TINY * p.size
-        unsafe &= ~self._close(gap, unsafe, gamma, product)
+        rise, product = _with_leading_order(p, gap, rise, product)
+        unsafe &= ~p.tiny(gap)
+        unsafe &= ~self._close(gap, unsafe, rise, product)
         for m in np.nonzero(unsafe & self.patient)[0]:
-            gamma[m], product[m] = self._integrate(int(m), float(gap[m]))
+            rise[m], product[m] = self._integrate(int(m), float(gap[m]))
         self.slow |= unsafe
-        return gamma, product
+        return rise, product
 
     def _close(
-        self, gap: FloatArray, unsafe: NDArray[np.bool_], gamma: FloatArray, product: FloatArray
+        self, gap: FloatArray, unsafe: NDArray[np.bool_], rise: FloatArray, product: FloatArray
     ) -> NDArray[np.bool_]:
         """Closed form of ELU for unsafe pairs of moderate variance; returns which were done."""
         p, c = self.pairs, self.pairs.layer.phi.offset
-        done = unsafe & (np.maximum(p.v1, p.v2) < _exponential.LARGEST) & p.layer.closed
+        done = unsafe & (np.maximum(p.v1, p.v2) < _exponential.LARGEST)
+        # its terms are of size 1: it loses the digits of a small kernel
+        done &= (p.size > _exponential.SMALLEST) & (p.layer.phi.activation == elu)
         if done.any():
             v1, v2 = p.v1[done], p.v2[done]
             value, slope = np.empty_like(v1), np.empty_like(v1)
             _exponential.moments(v1, v2, gap[done], value, slope)
             means = _exponential.mean(v1) + _exponential.mean(v2)
-            # the constant drops out of Gamma, so the energies are those of f itself
-            energy = 0.5 * (p.energy1 + p.energy2)[done] + c * means - c * c
-            gamma[done], product[done] = energy - value, slope
+            rise[done] = np.maximum(1.0 - (value - c * means + c * c) / p.scale[done], 0.0)
+            product[done] = slope
         return done
 
     def _integrate(self, m: int, gap: float) -> tuple[float, float]:
         p, phi = self.pairs, self.pairs.layer.phi
         v1, v2 = float(p.v1[m]), float(p.v2[m])
         cov = float(p.size[m]) * (1.0 - gap)
-        value = gaussian.bivariate(phi, phi, v1, v2, cov, phi.kinks, phi.kinks)
-        product = gaussian.bivariate(phi.df, phi.df, v1, v2, cov, phi.kinks, phi.kinks)
-        return 0.5 * float(p.energy1[m] + p.energy2[m]) - value, product
+        places = p.layer.landmarks(max(v1, v2))
+        try:
+            value = gaussian.bivariate(phi, phi, v1, v2, cov, places, places)
+            product = gaussian.bivariate(phi.df, phi.df, v1, v2, cov, places, places)
+        except AccuracyError as problem:
+            raise AccuracyError(
+                f"{phi.activation.name}: a pair with variances {v1:.3g}, {v2:.3g} and correlation "
+                f"1 - {gap:.3g} cannot be integrated: {problem}"
+            ) from problem
+        return max(0.0, 1.0 - value / float(p.scale[m])), product
+
+
+def require_parseval(layer: Layer, rest: FloatArray) -> None:
+    """Refuse Hermite coefficients that carry more than the energy: their rule is too coarse.
+
+    Raises
+    ------
+    AccuracyError : they do.
+    """
+    if not (rest > -1e-11).all():
+        raise AccuracyError(
+            f"{layer.phi.activation.name}: the Hermite coefficients exceed the energy by "
+            f"{-float(rest.min()):.1e} of it; the activation is too rough for its panels"
+        )
 
 
 def _with_leading_order(
-    p: _Pairs, half: FloatArray, gamma: FloatArray, product: FloatArray
+    p: _Pairs, gap: FloatArray, rise: FloatArray, product: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    r"""For M < 1e-11: slopes differ only where a kink lies between u and v.
+    r"""For M = E(u-v)^2/2 below 1e-11: slopes differ only where a kink lies between u and v.
 
     :math:`E\phi'\phi' = \overline{E\phi'^2} - \frac12\sum_k J_k^2 P(t_k \text{ between } u, v)`;
     given their mean w at the kink, u - v is Gaussian with mean b t_k.
     """
-    tiny = half <= TINY * p.size
+    tiny = p.tiny(gap)
     if not tiny.any():
-        return gamma, product
-    v1, v2, M = p.v1[tiny], p.v2[tiny], half[tiny]
+        return rise, product
+    v1, v2, M = p.v1[tiny], p.v2[tiny], p.half(gap)[tiny]
     mean = 0.5 * (v1 + v2) - 0.5 * M
     slope = 0.5 * (p.slope1 + p.slope2)[tiny]
     spread = np.sqrt(np.maximum(2.0 * M - 0.25 * (v1 - v2) ** 2 / mean, 0.0))
@@ -186,10 +256,13 @@ def _with_leading_order(
     for kink, jump in _jumps(p.layer):
         shift = 0.5 * (v1 - v2) / mean * kink
         lost += 0.5 * jump**2 * _density(kink, mean) * _folded(shift, spread)
-    gamma, product = gamma.copy(), product.copy()
+    rise, product = rise.copy(), product.copy()
     # the missing slope grows like M^(1/2), so its integral is two thirds of M times it
-    gamma[tiny], product[tiny] = M * (slope - 2.0 / 3.0 * lost), slope - lost
-    return gamma, product
+    total = M * (slope - 2.0 / 3.0 * lost)
+    apart = 0.5 * (np.sqrt(p.energy1[tiny]) - np.sqrt(p.energy2[tiny])) ** 2
+    rise[tiny] = np.maximum(total - apart, 0.0) / p.scale[tiny]
+    product[tiny] = slope - lost
+    return rise, product
 
 
 def _jumps(layer: Layer) -> list[tuple[float, float]]:
@@ -216,14 +289,14 @@ def _folded(mean: FloatArray, spread: FloatArray) -> FloatArray:
     )
 
 
-def moments(layer: Layer, v1: FloatArray, v2: FloatArray, tol: float, patient: bool) -> Moments:
-    """The best evaluator of Gamma and E phi' phi' for these pairs of variances."""
-    pairs = _Pairs(layer, v1, v2)
+def moments(pairs: _Pairs, tol: float, patient: bool) -> Moments:
+    """The best evaluator of g and E phi' phi' for these pairs of variances."""
+    layer = pairs.layer
     if layer.phi.activation.homogeneous:
         return _Homogeneous(pairs, Shape.of(layer.phi))
     corners = layer.corners
     if corners is not None:
-        return _PiecewiseLinear(pairs, corners)
+        return _PiecewiseLinear(pairs, corners, tol, patient)
     return _Series(pairs, tol, patient)
 
 
@@ -242,27 +315,34 @@ def solve(
     left: Diagonal,
     right: Diagonal,
     gram: FloatArray,
-    distance2: FloatArray,
+    chord2: FloatArray,
     params: str,
     tol: float,
     patient: bool = True,
 ) -> PairKernels:
-    """CK and NTK for m pairs with inner products ``gram`` and squared distances ``distance2``.
+    """CK and NTK for m pairs with inner products ``gram``, ``chord2`` = |x/|x| - y/|y||^2.
 
     Unless ``patient``, pairs that need quadrature are counted but not integrated.
     """
     if isinstance(spec, DEQ):
-        return _implicit(spec, left, right, gram, distance2, params, tol, patient)
-    half, kernel, slow = 0.5 * distance2, gram, np.zeros(gram.size, dtype=bool)
-    dot = np.ones_like(half)
+        return _implicit(spec, left, right, gram, chord2, params, tol, patient)
+    gap, kernel, slow = _clip(0.5 * chord2), gram, np.zeros(gram.size, dtype=bool)
+    dot = np.ones_like(gap)
     for number, layer in enumerate(_diagonal.layers(spec)):
-        evaluate = moments(layer, left.variances[number], right.variances[number], tol, patient)
         pairs = _Pairs(layer, left.variances[number], right.variances[number])
-        half, dot = evaluate(half)
-        covariance = 0.5 * (pairs.energy1 + pairs.energy2) - half
+        evaluate = moments(pairs, tol, patient)
+        rise, dot = evaluate(gap)
+        gap = _clip(rise)
+        covariance = pairs.scale * (1.0 - rise)
         kernel = covariance + kernel * dot
         slow = slow | evaluate.slow
     return PairKernels(covariance, dot, kernel, slow)
+
+
+def _clip(gap: FloatArray) -> FloatArray:
+    """A gap in [0, 2]; antipodal up to rounding is antipodal."""
+    gap = np.clip(gap, 0.0, 2.0)
+    return np.where(gap > 2.0 - 4e-15, 2.0, gap)
 
 
 def _implicit(
@@ -270,26 +350,32 @@ def _implicit(
     left: Diagonal,
     right: Diagonal,
     gram: FloatArray,
-    distance2: FloatArray,
+    chord2: FloatArray,
     params: str,
     tol: float,
     patient: bool,
 ) -> PairKernels:
-    v1, v2 = left.variances[0], right.variances[0]
-    evaluate = moments(_diagonal.layers(spec)[0], v1, v2, tol, patient)
-    drive = 0.5 * spec.sigma_b2 * distance2
-    low = 0.5 * (v1 - v2) ** 2 / (np.sqrt(v1) + np.sqrt(v2)) ** 2
-    high = low + 2.0 * np.sqrt(v1 * v2)
-    half = np.clip(drive / max(1e-3, 1.0 - spec.sigma_a2), low, high)
+    pairs = _Pairs(_diagonal.layers(spec)[0], left.variances[0], right.variances[0])
+    evaluate = moments(pairs, tol, patient)
+    a, b, c = (math.sqrt(part) for part in (spec.sigma_a2, spec.sigma_b2, spec.sigma_c2))
+    norms = np.sqrt(left.norms), np.sqrt(right.norms)
+    drive = half_chord(
+        [a * np.sqrt(pairs.energy1), b * norms[0], c], [a * np.sqrt(pairs.energy2), b * norms[1], c]
+    )
+    s1, s2 = np.sqrt(pairs.v1), np.sqrt(pairs.v2)
+    drive = drive + 0.5 * spec.sigma_b2 * (norms[0] / s1) * (norms[1] / s2) * chord2
+    ratio = spec.sigma_a2 * (pairs.scale / pairs.size)
+    gap = _clip(drive / max(1e-3, 1.0 - spec.sigma_a2))
     for _ in range(STEPS):
-        gamma, dot = evaluate(half)
+        rise, dot = evaluate(gap)
         rate = np.minimum(spec.sigma_a2 * dot, 0.999)
-        new = np.clip(half + (spec.sigma_a2 * gamma + drive - half) / (1.0 - rate), low, high)
-        done = np.abs(new - half) <= 1e-15 * half + 1e-18 * (v1 + v2) * (half > TINY * high)
-        half = new
+        new = _clip(gap + (ratio * rise + drive - gap) / (1.0 - rate))
+        # closed forms and quadrature know the right side to rounding, absolutely
+        done = np.abs(new - gap) <= 1e-15 * gap + 1e-17 * (gap > TINY)
+        gap = new
         if done.all():
             break
-    gamma, dot = evaluate(half)
-    ck = 0.5 * (left.ck + right.ck) - gamma
+    rise, dot = evaluate(gap)
+    ck = pairs.scale * (1.0 - rise)
     top = ck if params == "published" else ck + (spec.sigma_b2 * gram + spec.sigma_c2) * dot
     return PairKernels(ck, dot, top / (1.0 - spec.sigma_a2 * dot), evaluate.slow)

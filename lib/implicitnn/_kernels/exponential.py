@@ -19,6 +19,7 @@ FloatArray = NDArray[np.float64]
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
 # beyond this variance the factors exp(v/2) cost more digits than there are
 LARGEST = 16.0
+SMALLEST = 1e-3
 
 
 @compiled

@@ -14,6 +14,7 @@ Solutions are tabulated in :math:`t = (r_{max} - r)^{1/2}`, in which they are an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,6 +48,13 @@ class Shape:
     def top(self) -> float:
         """k(1)."""
         return self.linear + self.bent
+
+    @property
+    def rest(self) -> float:
+        r"""The least standard deviation of phi: :math:`c (1 - m^2/k(1))^{1/2}`."""
+        if self.top == 0.0:
+            return abs(self.offset)
+        return abs(self.offset) * math.sqrt(1.0 - self.bent * (2.0 / math.pi) / self.top)
 
     def product(self, theta: FloatArray) -> FloatArray:
         """k(cos theta)."""
@@ -137,23 +145,47 @@ def largest(spec: DEQ) -> float:
     return float(Shape.of(spec.phi).square(np.array([np.pi]), spec.sigma_a2)[0])
 
 
+def half_chord(one: Sequence[FloatArray | float], two: Sequence[FloatArray | float]) -> FloatArray:
+    r""":math:`\frac12 |w_1/|w_1| - w_2/|w_2||^2` from the components of w_1 and w_2.
+
+    Nothing cancels: its root is right to rounding. A vector 0 counts as its own unit vector.
+    """
+    total: FloatArray = np.zeros(1)
+    (size1, size2) = (_norm(one), _norm(two))
+    for a, b in zip(one, two, strict=True):
+        total = total + (a / size1 - b / size2) ** 2
+    return 0.5 * total
+
+
+def _norm(parts: Sequence[FloatArray | float]) -> FloatArray:
+    size: FloatArray = np.zeros(1)
+    for part in parts:
+        size = np.hypot(size, part)
+    return np.where(size > 0.0, size, 1.0)
+
+
 def pairs(
     spec: DEQ, q1: FloatArray, q2: FloatArray, gram: FloatArray, chord2: FloatArray, params: str
 ) -> tuple[FloatArray, FloatArray]:
     r"""CK and NTK for a list of pairs, with ``chord2`` = |x/|x| - y/|y||^2 for full accuracy.
 
-    With e = 1 - cos, :math:`t^2 \sqrt{v_1 v_2} = \sigma_b^2 |x||y| e + \frac12 (\sigma_b^2
-    (|x|-|y|)^2 - r_{max} (\sqrt{v_1} - \sqrt{v_2})^2)`; the bracket is 0 when nothing but the
-    input drives the layer, since then v is proportional to q.
+    With s_i the roots of the variances, :math:`a = \sigma_a` and
+    :math:`R_i = r_{max}^{1/2} (s_i + a^2 c m / r_{max})`,
+    :math:`R_i^2 = \sigma_b^2 |x_i|^2 + A^2`,
+    :math:`A^2 = \sigma_c^2 + a^2 c^2 + (a^2 c m)^2/r_{max}`,
+
+    .. math:: t^2 s_1 s_2 = \tfrac12 \sigma_b^2 |x||y|\, |\hat x - \hat y|^2
+       + (R_1 R_2 - \sigma_b^2 |x||y| - A^2) .
+
+    The bracket is half of a squared distance of unit vectors times R_1 R_2, at any ratio of norms.
     """
     shape, a2 = Shape.of(spec.phi), spec.sigma_a2
     r_max, c = 1.0 - a2 * shape.top, shape.offset
     s1, s2 = variances(spec, q1), variances(spec, q2)
-    n1, n2 = np.sqrt(q1), np.sqrt(q2)
-    bracket = 0.5 * (spec.sigma_b2 * (n1 - n2) ** 2 - r_max * (s1 - s2) ** 2)
-    if c == 0.0 and spec.sigma_c2 == 0.0:
-        bracket = np.zeros_like(bracket)
-    square = spec.sigma_b2 * n1 * n2 * 0.5 * chord2 + np.maximum(bracket, 0.0)
+    n1, n2 = np.sqrt(spec.sigma_b2 * q1), np.sqrt(spec.sigma_b2 * q2)
+    flat = math.sqrt(spec.sigma_c2 + a2 * c * c + (a2 * c * shape.mean) ** 2 / r_max)
+    bracket = np.hypot(n1, flat) * np.hypot(n2, flat) * half_chord([n1, flat], [n2, flat])
+    square = 0.5 * n1 * n2 * chord2 + bracket
     size = s1 * s2
     scaled = np.divide(square, size, out=np.full_like(size, r_max), where=size > 0)
     theta = solve_angle(shape, a2, np.minimum(scaled, largest(spec)))

@@ -1,8 +1,8 @@
-r"""Moments of one activation as functions of the variance, on a fixed piecewise rule.
+r"""Moments of one activation as functions of the variance.
 
 :math:`S(v) = E\phi(\sqrt v\,\xi)^2`, its derivative, :math:`E\phi'(\sqrt v\,\xi)^2` and the Hermite
-coefficients, for many variances at one time. The rule is finer near zero, where the activations
-bend, and its panels end at the kinks.
+coefficients, for many variances at one time. Variances are taken decade by decade; the panels of
+each decade are verified once (:mod:`implicitnn._kernels.rules`). Kinks end panels.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicitnn import gaussian
+from implicitnn._kernels import bends as _bends
 from implicitnn._kernels import piecewise as _piecewise
+from implicitnn._kernels import rules as _rules
+from implicitnn._kernels.rules import Plan
 from implicitnn.activations import elu
 from implicitnn.specs import Centred
 
 FloatArray = NDArray[np.float64]
 
-ORDER = 20
-_HALF = (0.03, 0.1, 0.25, 0.5, 1.0, 1.75, 2.5, 3.5, 4.5, 5.5, 6.5, 8.0, 10.0, 13.0)
-_EDGES = np.array([-x for x in reversed(_HALF)] + [0.0, *_HALF])
-_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
+# standard deviations beyond this many widths of a bend see it as a layer
+NARROW = 5.0
+# nodes times variances held at one time
+LARGEST = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,11 @@ class Layer:
     @cached_property
     def moved_kinks(self) -> tuple[float, ...]:
         """Kinks away from zero: their place in units of the standard deviation moves with v."""
-        return tuple(kink for kink in self.phi.kinks if kink != 0.0)
+        return tuple(self._moved.tolist())
+
+    @cached_property
+    def _moved(self) -> FloatArray:
+        return _rules.moved_kinks(self.phi)
 
     @cached_property
     def corners(self) -> FloatArray | None:
@@ -49,23 +56,48 @@ class Layer:
         """Whether closed forms exist: piecewise linear, or ELU."""
         return self.corners is not None or self.phi.activation == elu
 
-    def nodes(self, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Nodes and weights of N(0, 1), each (1, P) or (m, P) when kinks move with the variance."""
-        if not self.moved_kinks:
-            return _shared_rule()
-        scale = np.sqrt(np.maximum(variance, 1e-300))[:, None]
-        kinks = np.clip(np.array(self.moved_kinks)[None, :] / scale, _EDGES[0], _EDGES[-1])
-        fixed = np.broadcast_to(_EDGES, (variance.size, _EDGES.size))
-        return _rule(np.sort(np.concatenate([fixed, kinks], axis=1), axis=1))
+    @cached_property
+    def width(self) -> float:
+        """The length on which phi bends, at most 1; kinks do not count, their spacing does."""
+        return _bends.bends(self.phi.activation).width
+
+    def landmarks(self, variance: float) -> tuple[float, ...]:
+        """Kinks, and where phi bends on a length far below the standard deviation."""
+        if self.corners is not None or math.sqrt(variance) < NARROW * self.width:
+            return self.phi.kinks
+        found = _bends.bends(self.phi.activation)
+        # both sides of a bend at 0 too: a peak there may be too narrow to be seen from 0 alone
+        return tuple(np.union1d([-1.0, 0.0, 1.0, *self.phi.kinks], found.narrow()).tolist())
+
+    def _groups(self, variance: FloatArray) -> list[tuple[NDArray[np.intp], Plan]]:
+        """Variances that share their panels, in parts that fit in memory."""
+        decade = _rules.decades(variance)
+        plans: dict[Plan, list[NDArray[np.intp]]] = {}
+        for power in np.unique(decade):
+            plan = _rules.plan(self.phi, int(power))
+            plans.setdefault(plan, []).append(np.nonzero(decade == power)[0])
+        result = []
+        for plan, parts in plans.items():
+            rows = np.sort(np.concatenate(parts))
+            size = (plan.edges.size + plan.t.size + len(self.moved_kinks)) * _rules.ORDER
+            step = max(1, LARGEST // size)
+            result += [(rows[k : k + step], plan) for k in range(0, rows.size, step)]
+        return result
 
     def moments(self, variance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        r"""S(v), dS/dv and :math:`E\phi'^2`, each (m,); v > 0."""
-        x, weight = self.nodes(variance)
-        t = np.sqrt(variance)[:, None] * x
-        square = self.phi(t.ravel()).reshape(t.shape) ** 2 * weight
-        slope = self.phi.df(t.ravel()).reshape(t.shape) ** 2 * weight
-        bend = (square * (x * x - 1.0)).sum(axis=1) / (2.0 * variance)
-        return square.sum(axis=1), bend, slope.sum(axis=1)
+        r"""S(v), dS/dv and :math:`E\phi'^2`, each (m,); v > 0.
+
+        Raises
+        ------
+        AccuracyError : phi is too rough at these variances.
+        """
+        result = np.empty((3, variance.size))
+        for rows, plan in self._groups(variance):
+            v = variance[rows]
+            # an iteration that diverges overflows; the caller says so
+            with np.errstate(over="ignore", invalid="ignore"):
+                result[:, rows] = _rules.moments(self.phi, v, *plan.rule(self._moved, v))
+        return result[0], result[1], result[2]
 
     def hermite(self, variance: FloatArray, terms: int) -> FloatArray:
         """Orthonormal Hermite coefficients of phi, (m, terms)."""
@@ -78,32 +110,21 @@ class Layer:
     def _hermite(
         self, f: Callable[[FloatArray], FloatArray], variance: FloatArray, terms: int
     ) -> FloatArray:
-        x, weight = self.nodes(variance)
-        t = np.sqrt(variance)[:, None] * x
-        # one factor exp(-x^2/4) rides with he_k, the other stays in the weight
-        half = f(t.ravel()).reshape(t.shape) * (weight * np.exp(0.25 * x * x))
-        if x.shape[0] == 1:
-            return np.asarray(half @ _shared_hermite(terms).T)
         result = np.empty((variance.size, terms))
-        for row in range(variance.size):
-            result[row] = gaussian.hermite_functions(x[row], terms - 1) @ half[row]
+        for rows, plan in self._groups(variance):
+            v = variance[rows]
+            x, weight = plan.rule(self._moved, v)
+            t = np.sqrt(v)[:, None] * x
+            # one factor exp(-x^2/4) rides with he_k, the other stays in the weight
+            half = f(t.ravel()).reshape(t.shape) * (weight * np.exp(0.25 * x * x))
+            if not self.moved_kinks and not plan.t.size:
+                result[rows] = half @ _shared_hermite(plan, terms).T
+                continue
+            for k, row in enumerate(rows):
+                result[row] = gaussian.hermite_functions(x[k], terms - 1) @ half[k]
         return result
 
 
-def _rule(edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-    nodes, weights = np.polynomial.legendre.leggauss(ORDER)
-    half = 0.5 * np.diff(edges, axis=1)[:, :, None]
-    middle = 0.5 * (edges[:, 1:] + edges[:, :-1])[:, :, None]
-    x = (middle + half * nodes).reshape(edges.shape[0], -1)
-    w = (half * weights).reshape(edges.shape[0], -1)
-    return x, w * np.exp(-0.5 * x * x) * _INV_SQRT_2PI
-
-
-@lru_cache(maxsize=1)
-def _shared_rule() -> tuple[FloatArray, FloatArray]:
-    return _rule(_EDGES[None, :])
-
-
 @lru_cache(maxsize=16)
-def _shared_hermite(terms: int) -> FloatArray:
-    return gaussian.hermite_functions(_shared_rule()[0][0], terms - 1)
+def _shared_hermite(plan: Plan, terms: int) -> FloatArray:
+    return gaussian.hermite_functions(plan.rule(np.empty(0), np.empty(0))[0][0], terms - 1)

@@ -36,18 +36,16 @@ def write_block(
     out: FloatArray, tile: FloatArray, i0: int, i1: int, j0: int, j1: int, symmetric: bool
 ) -> None:
     """Copy a block of results into ``out``, and its transpose when the kernel is symmetric."""
-    if not symmetric:
+    apart = j0 >= i1
+    if apart or not symmetric:
         for i in range(i0, i1):
             for j in range(j0, j1):
                 out[i, j] = tile[i - i0, j - j0]
-    elif j0 >= i1:
-        for i in range(i0, i1):
-            for j in range(j0, j1):
-                out[i, j] = tile[i - i0, j - j0]
+    if apart and symmetric:
         for j in range(j0, j1):
             for i in range(i0, i1):
                 out[j, i] = tile[i - i0, j - j0]
-    else:
+    elif symmetric:
         for i in range(i0, i1):
             for j in range(max(i, j0), j1):
                 out[i, j] = tile[i - i0, j - j0]

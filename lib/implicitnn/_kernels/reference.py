@@ -43,13 +43,19 @@ def entry(spec: DEQ | ENN, q1: float, q2: float, s: float) -> Entry:
 
 def _product(phi: Centred, v1: float, v2: float, cov: float) -> float:
     limit = math.sqrt(v1 * v2)
-    return gaussian.bivariate(phi, phi, v1, v2, max(-limit, min(limit, cov)), phi.kinks, phi.kinks)
+    cov, places = max(-limit, min(limit, cov)), _landmarks(phi)
+    return gaussian.bivariate(phi, phi, v1, v2, cov, places, places)
 
 
 def _slope(phi: Centred, v1: float, v2: float, cov: float) -> float:
     limit = math.sqrt(v1 * v2)
-    cov = max(-limit, min(limit, cov))
-    return gaussian.bivariate(phi.df, phi.df, v1, v2, cov, phi.kinks, phi.kinks)
+    cov, places = max(-limit, min(limit, cov)), _landmarks(phi)
+    return gaussian.bivariate(phi.df, phi.df, v1, v2, cov, places, places)
+
+
+def _landmarks(phi: Centred) -> tuple[float, ...]:
+    """The kinks, and both sides of 0: the shipped activations bend there, sharply when far."""
+    return (-1.0, 0.0, 1.0, *phi.kinks)
 
 
 def _variance(spec: DEQ, q: float) -> float:

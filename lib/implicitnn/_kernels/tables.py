@@ -69,6 +69,7 @@ class _Series:
         steep = (
             1.0 - np.cumsum(square * np.arange(terms), axis=1) / (self.every * self.slope)[:, None]
         )
+        _exact.require_parseval(self.layer, left[:, -1])
         rest = np.maximum(left, steep)
         self.rest = np.where(rest > 1e-13, rest, 0.0).max(axis=0)
 
@@ -125,13 +126,13 @@ def _solve_listed(
 ) -> tuple[FloatArray, FloatArray]:
     pairs, columns = gram.shape
     index = np.repeat(np.arange(pairs), columns)
-    q = (left.norms + right.norms)[index] - 2.0 * gram.ravel()
+    cos = gram.ravel() / np.sqrt(left.norms * right.norms)[index]
     result = _exact.solve(
         spec,
         left.take(index),
         right.take(index),
         gram.ravel(),
-        np.maximum(q, 0.0),
+        2.0 * (1.0 - cos),
         params,
         tol,
         patient=False,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from implicitnn import _validate
+from implicitnn._gaussian.centring import named
 from implicitnn.activations import Activation
 from implicitnn.errors import UnsupportedSpecError
 from implicitnn.gaussian import Function, expectation, stein_moments
@@ -93,7 +95,7 @@ def coefficients(spec: DEQ | ENN, params: str = "published") -> Coefficients:
     UnsupportedSpecError
         The network has a bias or is not centred.
     ValueError
-        Unknown ``params``.
+        Unknown ``params``, or a scalar that overflows.
 
     References
     ----------
@@ -109,7 +111,12 @@ def coefficients(spec: DEQ | ENN, params: str = "published") -> Coefficients:
     """
     params = _validate.one_of(params, "params", PARAMS)
     check_supported(spec)
-    return _implicit(spec, params) if isinstance(spec, DEQ) else _explicit(spec)
+    with named(f"the coefficients of {spec!r}"):
+        result = _implicit(spec, params) if isinstance(spec, DEQ) else _explicit(spec)
+    for name, value in vars(result).items():
+        if not math.isfinite(value):
+            raise ValueError(f"{name} of {spec!r} is {value}: it leaves float64 at this scale")
+    return result
 
 
 def check_supported(spec: DEQ | ENN) -> None:

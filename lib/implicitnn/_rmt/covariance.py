@@ -18,12 +18,13 @@ def checked(value: ArrayLike, name: str, p: int) -> FloatArray:
 
     Positive semidefiniteness of a matrix is left to `root`, which needs the factorisation anyway.
     """
-    array = np.asarray(value)
+    array = _validate.as_array(value, name)
     if array.ndim == 0:
-        return np.full(p, _validate.nonnegative(value, name))
+        return np.full(p, _validate.variance(value, name))
     if array.shape not in ((p,), (p, p)):
         raise ValueError(f"{name} must have shape ({p},) or ({p}, {p}), got {array.shape}")
     array = _validate.real_array(array, name, array.ndim)
+    _validate.within(array, name, _validate.LARGEST_VARIANCE)
     if array.ndim == 1:
         if array.min() < 0:
             j = int(np.argmin(array))
@@ -35,6 +36,7 @@ def checked(value: ArrayLike, name: str, p: int) -> FloatArray:
     return array if gap == 0.0 else 0.5 * (array + array.T)
 
 
+@np.errstate(under="ignore")
 def root(covariance: FloatArray, name: str) -> FloatArray:
     """Return R with R R^T = C, or the vector of square roots for a diagonal C."""
     if covariance.ndim == 1:

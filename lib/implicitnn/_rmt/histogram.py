@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 from implicitnn import _validate
 from implicitnn._validate import FloatArray
 
+_MOST_BINS = 10_000_000
+_LARGEST = 1e300
+
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
@@ -25,6 +28,7 @@ class Histogram:
     count: int
 
 
+@np.errstate(over="ignore", under="ignore")
 def histogram(
     values: ArrayLike,
     bins: int = 50,
@@ -59,7 +63,8 @@ def histogram(
     Raises
     ------
     ValueError
-        values empty or not finite, bins < 1, low >= high, no value left in the bins.
+        values empty or not finite, bins outside 1 .. 10,000,000, low >= high, no value left in the
+        bins, or values beyond 1e300 there.
 
     Examples
     --------
@@ -68,12 +73,13 @@ def histogram(
     ([5.0], 0.9)
     """
     ordered = np.sort(_validate.real_array(values, "values", 1))
-    bins = _validate.integer(bins, "bins", 1)
+    bins = _validate.integer(bins, "bins", 1, _MOST_BINS)
     low, high = _bulk(ordered, outliers, _validate.positive(gap, "gap"))
     inside = (ordered >= low) & (ordered <= high)
     if not inside.any():
         raise ValueError(f"outliers = {outliers!r} leaves no eigenvalue in the bins")
     bulk = ordered[inside]
+    _validate.within(bulk, "values in the bins", _LARGEST)
     counts, edges = np.histogram(bulk, bins=bins, range=_span(bulk, bins))
     density = counts / (ordered.size * np.diff(edges))
     return Histogram(edges, density, ordered[~inside], ordered.size)
@@ -99,10 +105,14 @@ def _bulk(
         _validate.one_of(outliers, "outliers", ("gap",))
         return _bulk_by_gap(ordered, gap)
     if not isinstance(outliers, tuple) or len(outliers) != 2:
-        raise TypeError(f"outliers must be None, 'gap' or (low, high), got {outliers!r}")
-    low, high = (_validate.real(value, "outliers") for value in outliers)
+        raise TypeError(
+            f"outliers must be None, 'gap' or (low, high), got {_validate.shown(outliers)}"
+        )
+    low, high = _validate.reals(outliers, "outliers")
     if low >= high:
-        raise ValueError(f"outliers must be (low, high) with low < high, got {outliers!r}")
+        raise ValueError(
+            f"outliers must be (low, high) with low < high, got {_validate.shown(outliers)}"
+        )
     return low, high
 
 

@@ -10,12 +10,14 @@ from scipy import linalg
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from implicitnn import _validate
+from implicitnn._rmt import scaling as _scaling
 from implicitnn._validate import FloatArray
 from implicitnn.errors import AccuracyError
 
 SMALL = 64  # up to here a dense solver is both faster and safer than Lanczos
 DENSE_LIMIT = 4096  # largest operator written out when Lanczos fails: 128 MB
 _RESTARTS = 500
+_SUBNORMAL = 1e-322  # rounding of products so small that they have no full mantissa
 _ROWS = 512  # rows per block when a dense matrix is checked
 
 Matrix: TypeAlias = FloatArray | LinearOperator
@@ -29,11 +31,13 @@ def checked(A: ArrayLike | LinearOperator, name: str, rng: np.random.Generator |
     if isinstance(A, LinearOperator):
         _check_operator(A, name, _validate.generator(rng))
         return A
-    single = np.asarray(A).dtype == np.float32
-    matrix = _validate.real_array(A, name, 2)
+    array = _validate.as_array(A, name)
+    single = array.dtype == np.float32
+    matrix = _validate.real_array(array, name, 2)
     _check_square(matrix.shape, name)
-    size = max(float(matrix.max()), -float(matrix.min()))
-    gap = _asymmetry(matrix)
+    size = _scaling.largest(matrix)
+    with np.errstate(over="ignore", under="ignore"):
+        gap = _asymmetry(matrix)
     if gap > (1e-4 if single else 1e-8) * size:
         raise ValueError(f"{name} must be symmetric, got |A - A^T| up to {gap:.3g}")
     return matrix
@@ -43,8 +47,20 @@ def dense(matrix: Matrix) -> FloatArray:
     """Write an operator out as a symmetric array; an array is returned as it is."""
     if isinstance(matrix, np.ndarray):
         return matrix
-    written = np.asarray(matrix @ np.eye(matrix.shape[0]), dtype=np.float64)
-    return 0.5 * (written + written.T)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        written = np.asarray(matrix @ np.eye(matrix.shape[0]), dtype=np.float64)
+        # Halves first: the sum of two large entries may overflow where their mean does not.
+        return 0.5 * written + 0.5 * written.T
+
+
+def eigenvalues(matrix: Matrix) -> FloatArray:
+    """Return all eigenvalues, increasing; an operator is written out."""
+    array = dense(matrix)
+    _check_finite(array)
+    power = _scaling.exponent(_scaling.largest(array))
+    with np.errstate(under="ignore"):
+        values = linalg.eigvalsh(_scaling.shifted(array, -power), check_finite=False)
+    return _scaling.restored(np.asarray(values), power, "A")
 
 
 def solve(
@@ -58,12 +74,41 @@ def solve(
 ) -> tuple[FloatArray, FloatArray]:
     """Return k eigenvalues and vectors; ``which`` is one of ARPACK's LA, SA, BE, LM.
 
-    Without ``vectors`` the second array has no columns.
+    Without ``vectors`` the second array has no columns. A matrix of extreme size is brought near
+    one by a power of two, which is exact.
     """
+    generator = _validate.generator(rng)
+    if isinstance(matrix, np.ndarray):
+        power = _scaling.exponent(_scaling.largest(matrix))
+        near: Matrix = _scaling.shifted(matrix, -power)
+    else:
+        power = _operator_exponent(matrix)
+        near = _scaling.Shifted(matrix, -power) if power else matrix
+    with np.errstate(under="ignore"):
+        values, columns = _solve(near, k, which, tol, generator, vectors)
+    return _scaling.restored(values, power, "A"), columns
+
+
+def _operator_exponent(A: LinearOperator) -> int:
+    """Return the exponent of A v for a fixed normal v: no draw of the caller's is used."""
+    v = np.random.default_rng(0).standard_normal(A.shape[0])
+    with np.errstate(all="ignore"):
+        image = np.asarray(A @ v)
+    _check_finite(image)
+    return _scaling.exponent(_scaling.largest(image))
+
+
+def _solve(
+    matrix: Matrix,
+    k: int,
+    which: str,
+    tol: float,
+    generator: np.random.Generator,
+    vectors: bool,
+) -> tuple[FloatArray, FloatArray]:
     n = matrix.shape[0]
     if n <= SMALL or (4 * k >= n and n <= DENSE_LIMIT):
         return _by_dense(matrix, k, which, vectors)
-    generator = _validate.generator(rng)
     start = generator.standard_normal(n)
     image = np.asarray(matrix @ start)
     _check_finite(image)
@@ -122,12 +167,14 @@ def _check_operator(A: LinearOperator, name: str, rng: np.random.Generator) -> N
     if A.dtype is not None and np.dtype(A.dtype).kind == "c":
         raise TypeError(f"{name} must be real, got complex dtype {A.dtype}")
     u, v = rng.standard_normal((2, A.shape[0]))
-    image_u, image_v = np.asarray(A @ u), np.asarray(A @ v)
-    _check_finite(image_u, name)
-    _check_finite(image_v, name)
-    gap = abs(float(u @ image_v - v @ image_u))
-    size = float(np.linalg.norm(u)) * _size(A, v) + float(np.linalg.norm(v)) * _size(A, u)
-    if gap > 1e-8 * size:
+    with np.errstate(all="ignore"):  # overflow is refused, underflow to zero is right
+        image_u, image_v = np.asarray(A @ u), np.asarray(A @ v)
+        _check_finite(image_u, name)
+        _check_finite(image_v, name)
+        size = _scaling.norm(u) * _size(A, v) + _scaling.norm(v) * _size(A, u)
+        gap = abs(float(u @ image_v - v @ image_u))
+    noise = A.shape[0] ** 2 * _SUBNORMAL
+    if gap > 1e-8 * size + noise:
         raise ValueError(f"{name} must be symmetric, got |u.Av - v.Au| = {gap:.3g}")
 
 
@@ -137,7 +184,7 @@ def _size(A: LinearOperator, v: FloatArray) -> float:
     The rounding of a difference of nearly equal operators is that of its parts.
     """
     parts = [part for part in getattr(A, "args", ()) if isinstance(part, LinearOperator)]
-    return float(np.linalg.norm(A @ v)) + sum(_size(part, v) for part in parts)
+    return _scaling.norm(np.asarray(A @ v)) + sum(_size(part, v) for part in parts)
 
 
 def _check_square(shape: tuple[int, ...], name: str) -> None:
@@ -146,6 +193,8 @@ def _check_square(shape: tuple[int, ...], name: str) -> None:
 
 
 def _check_finite(array: FloatArray, name: str = "A") -> None:
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must be real, its product with a vector has dtype {array.dtype}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, its product with a vector is not")
 

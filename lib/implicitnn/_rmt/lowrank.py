@@ -55,7 +55,8 @@ class LowRankPlusDiagonal(LinearOperator):  # type: ignore[misc]
             raise ValueError(f"X and V must have equally many rows, got {n} and {len(self.V)}")
         if self.C.shape != (m, m):
             raise ValueError(f"C must have shape ({m}, {m}) to fit V, got {self.C.shape}")
-        gap = float(np.abs(self.C - self.C.T).max())
+        with np.errstate(over="ignore", under="ignore"):
+            gap = float(np.abs(self.C - self.C.T).max())
         if gap > 1e-10 * float(np.abs(self.C).max()):
             raise ValueError(f"C must be symmetric, got |C - C^T| up to {gap:.3g}")
         super().__init__(dtype=np.dtype(np.float64), shape=(n, n))
@@ -63,6 +64,7 @@ class LowRankPlusDiagonal(LinearOperator):  # type: ignore[misc]
     def _matvec(self, v: FloatArray) -> FloatArray:
         return self._matmat(v.reshape(-1, 1)).ravel()
 
+    @np.errstate(under="ignore")
     def _matmat(self, M: FloatArray) -> FloatArray:
         data = self.weight * (self.X @ (self.X.T @ M))
         return np.asarray(self.shift * M + data + self.V @ (self.C @ (self.V.T @ M)))
@@ -73,6 +75,7 @@ class LowRankPlusDiagonal(LinearOperator):  # type: ignore[misc]
     def _transpose(self) -> LowRankPlusDiagonal:
         return self
 
+    @np.errstate(under="ignore")
     def diagonal(self) -> FloatArray:
         """Return the diagonal, (n,)."""
         data = np.einsum("ij,ij->i", self.X, self.X)
@@ -83,6 +86,7 @@ class LowRankPlusDiagonal(LinearOperator):  # type: ignore[misc]
         """Return the trace."""
         return float(self.diagonal().sum())
 
+    @np.errstate(under="ignore")
     def todense(self) -> FloatArray:
         """Return the (n, n) array, symmetric to the last bit."""
         plus, minus = self._halves()

@@ -52,7 +52,8 @@ class Statistics:
     Raises
     ------
     ValueError
-        A shape does not fit, ``T`` is not symmetric, ``J`` is not one-hot, ``tau0`` <= 0.
+        A shape does not fit, ``T`` is not symmetric, ``J`` is not one-hot, ``tau0`` lies outside
+        1e-50 .. 1e50.
 
     References
     ----------
@@ -75,7 +76,7 @@ class Statistics:
     scale: str
 
     def __post_init__(self) -> None:
-        tau0 = _validate.positive(self.tau0, "tau0")
+        tau0 = _validate.scale(self.tau0, "tau0")
         arrays = {
             name: frozen(_validate.real_array(value, name, ndim))
             for name, value, ndim in [
@@ -167,7 +168,7 @@ def owned(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 def integer_labels(labels: ArrayLike, n: int) -> IntArray:
     """Return ``labels`` as n int64 class numbers; floats, booleans and strings are refused."""
-    array = np.asarray(labels)
+    array = _validate.as_array(labels, "labels")
     if array.ndim != 1:
         raise ValueError(f"labels must have 1 axis, got shape {array.shape}")
     if array.size != n:

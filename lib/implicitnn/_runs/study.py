@@ -127,9 +127,7 @@ def _rules(study: Study) -> dict[str, str]:
 
     if not study.claims:
         return {}
-    drafts = _project.root() / "notebooks" / "drafts" / "claims.yml"
-    ledgers = [path for path in (_project.ledger(), drafts) if path.is_file()]
-    known = {claim.id: claim.rule_hash for path in ledgers for claim in claims.load(path)}
+    known = {claim.id: claim.rule_hash for claim in claims.load(_project.ledger())}
     missing = [name for name in study.claims if name not in known]
     if missing:
         raise ValueError(

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from implicitnn import mixtures, spectra
-from implicitnn._validate import FloatArray, one_of
+from implicitnn import kernels, mixtures, spectra
+from implicitnn._validate import FloatArray, integer, one_of
 from implicitnn.errors import AccuracyError
 from implicitnn.mixtures import Sample
+from implicitnn.specs import DEQ
 from implicitnn.studies import _images
 
 MEANS = {"mixture": 8.0, "near mixture": 1.0}
@@ -58,12 +59,42 @@ def cells(source: str, sizes: Sequence[int], image_sizes: Sequence[int]) -> list
 
 def cost(settings: Mapping[str, object]) -> float:
     """Return the relative cost of a cell."""
-    return 3e5 + float(str(settings["n"])) ** 2
+    return 3e5 + float(integer(settings["n"], "n")) ** 2
 
 
 def norm(matrix: FloatArray) -> float:
     """Return the spectral norm to the accuracy of these studies."""
     return spectra.operator_norm(matrix, tol=NORM_TOLERANCE)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A sample, the DEQ at its tau0, the DEQ's exact CK, the norm of that, and p, tau0, norm."""
+
+    sample: Sample
+    deq: DEQ
+    kernel: FloatArray
+    size: float
+    columns: dict[str, float]
+
+
+def target(settings: Mapping[str, object], seed: int, deq: DEQ) -> Target:
+    """Return what the nets of one cell are compared with.
+
+    Examples
+    --------
+    >>> from implicitnn import activations
+    >>> deq = DEQ(activations.relu, 0.2)
+    >>> target({"data": "mixture", "source": "embedded", "n": 128}, 0, deq).kernel.shape
+    (128, 128)
+    """
+    n = integer(settings["n"], "n", 2)
+    sample = draw(str(settings["data"]), n, seed, str(settings["source"]))
+    fitted = deq.at(sample.statistics.tau0)
+    kernel = kernels.ck(fitted, sample.X)
+    size = norm(kernel)
+    columns = {"p": float(sample.X.shape[1]), "tau0": fitted.tau0, "norm": size}
+    return Target(sample, fitted, kernel, size, columns)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import numpy as np
 
 from implicitnn import activations, design, equivalents, kernels, mixtures, spectra
 from implicitnn._validate import FloatArray, integer, one_of
-from implicitnn.mixtures import GaussianMixture, Sample
+from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ
+from implicitnn.studies import limits
 from implicitnn.sweeps import Study
 
 SIGMA_A2 = 0.2
@@ -36,11 +37,8 @@ def draw(data: str, n: int, seed: int) -> Sample:
     (128, 160)
     """
     p = 5 * n // 4
-    if one_of(data, "data", DATA) == "benchmark":
-        mixture = mixtures.benchmark(p)
-    else:
-        covariances = [np.ones(p), (1 + 2 / np.sqrt(p)) * np.ones(p)]
-        mixture = GaussianMixture(np.eye(2, p), covariances, [0.5, 0.5])
+    one_of(data, "data", DATA)
+    mixture = mixtures.benchmark(p) if data == "benchmark" else limits.mixture(p)
     return mixture.sample(n, np.random.default_rng([seed, n]))
 
 
@@ -125,7 +123,7 @@ def grid(sizes: tuple[int, ...]) -> list[dict[str, object]]:
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    return float(str(settings.get("n", 64))) ** 2
+    return float(integer(settings.get("n", 64), "n")) ** 2
 
 
 STUDY = Study(

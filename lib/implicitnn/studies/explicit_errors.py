@@ -94,7 +94,7 @@ def grid(sizes: tuple[int, ...]) -> list[dict[str, object]]:
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    return float(str(settings["n"])) ** 2
+    return float(integer(settings["n"], "n")) ** 2
 
 
 STUDY = Study(

@@ -19,11 +19,13 @@ from scipy import optimize
 from implicitnn import activations, design, equivalents, kernels, spectra
 from implicitnn._validate import FloatArray, integer, one_of
 from implicitnn.equivalents import Coefficients, LowRankPlusDiagonal
-from implicitnn.mixtures import GaussianMixture, Sample
+from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ
+from implicitnn.studies import limits
 from implicitnn.sweeps import Study
 
 SIGMA_A2 = 0.2
+SPREAD = 4.0
 CK = ("alpha1", "alpha2", "alpha3", "gamma2")
 NTK = ("beta1", "beta2", "beta3", "kappa2")
 NORM_TOLERANCE = 1e-6
@@ -194,10 +196,7 @@ def draw(n: int, seed: int) -> Sample:
     >>> draw(96, 0).X.shape
     (96, 120)
     """
-    p = 5 * n // 4
-    covariances = [np.ones(p), (1 + 4 / np.sqrt(p)) * np.ones(p)]
-    mixture = GaussianMixture(np.eye(2, p), covariances, [0.5, 0.5])
-    return mixture.sample(n, np.random.default_rng([seed, n]))
+    return limits.mixture(5 * n // 4, SPREAD).sample(n, np.random.default_rng([seed, n]))
 
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
@@ -259,7 +258,7 @@ def grid(sizes: tuple[int, ...]) -> list[dict[str, object]]:
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    return float(str(settings["n"])) ** 2
+    return float(integer(settings["n"], "n")) ** 2
 
 
 STUDY = Study(

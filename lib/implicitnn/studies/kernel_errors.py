@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from implicitnn import activations, equivalents, kernels, mixtures, spectra
+from implicitnn import _validate, activations, equivalents, kernels, mixtures, spectra
 from implicitnn._validate import FloatArray
 from implicitnn.equivalents import LowRankPlusDiagonal
 from implicitnn.mixtures import Sample
@@ -58,7 +58,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     >>> errors["ck_absolute"] < errors["ck_published_absolute"] + 1e-9
     True
     """
-    n, mean = int(str(settings["n"])), float(str(settings["mean"]))
+    n, mean = _validate.integer(settings["n"], "n", 1), float(str(settings["mean"]))
     network = DEQ(activations.get(str(settings["activation"])), SIGMA_A2)
     sample, stated = draw(n, mean, seed), draw(n, mean, seed, scale="covariance")
     gram = sample.X @ sample.X.T

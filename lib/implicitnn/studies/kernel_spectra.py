@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from implicitnn import activations, equivalents, kernels, mixtures, spectra
+from implicitnn import _validate, activations, equivalents, kernels, mixtures, spectra
 from implicitnn._validate import FloatArray
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ
@@ -36,7 +36,10 @@ def draw(data: str, n: int, seed: int, *, source: str) -> Sample:
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     """Return distances of spectra and agreement of top eigenvectors, for CK and NTK."""
     sample = draw(
-        str(settings["data"]), int(str(settings["n"])), seed, source=str(settings["source"])
+        str(settings["data"]),
+        _validate.integer(settings["n"], "n", 1),
+        seed,
+        source=str(settings["source"]),
     )
     spec = DEQ(activations.get(str(settings["activation"])), SIGMA_A2).at(sample.statistics.tau0)
     exact = kernels.ck_and_ntk(spec, sample.X)

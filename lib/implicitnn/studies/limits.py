@@ -20,12 +20,16 @@ from implicitnn.sweeps import Study
 SIGMA_A2 = 0.2
 
 
-def mixture(p: int) -> GaussianMixture:
-    """Return the two-class mixture of this study in dimension ``p``."""
-    means = np.zeros((2, p))
-    means[0, 0] = means[1, 1] = 1.0
-    covariances = [np.ones(p), (1 + 2 / np.sqrt(p)) * np.ones(p)]
-    return GaussianMixture(means, covariances, [0.5, 0.5])
+def mixture(p: int, spread: float = 2.0) -> GaussianMixture:
+    """Return two classes in dimension p: means of norm one, covariances I, (1 + spread/sqrt p) I.
+
+    Examples
+    --------
+    >>> mixture(100, 4.0).sample(6, np.random.default_rng(0)).X.shape
+    (6, 100)
+    """
+    covariances = [np.ones(p), (1 + spread / np.sqrt(p)) * np.ones(p)]
+    return GaussianMixture(np.eye(2, p), covariances, [0.5, 0.5])
 
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:

@@ -30,19 +30,14 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     >>> cell["matched"] < cell["unit_design"]
     True
     """
-    sample = _matched.draw(
-        str(settings["data"]), int(str(settings["n"])), seed, str(settings["source"])
-    )
-    tau0 = sample.statistics.tau0
-    deq = DEQ(activations.tanh, SIGMA_A2)
-    exact = kernels.ck(deq.at(tau0), sample.X)
-    size = _matched.norm(exact)
-    result = {"p": float(sample.X.shape[1]), "tau0": tau0, "norm": size}
+    goal = _matched.target(settings, seed, DEQ(activations.tanh, SIGMA_A2))
+    X, tau0, exact, size = goal.sample.X, goal.deq.tau0, goal.kernel, goal.size
+    result = dict(goal.columns)
     for name, scale in (("matched", tau0), ("unit_design", 1.0)):
-        layers = design.match(deq.at(scale), "hard_tanh").enn.layers
-        gap = _matched.norm(exact - kernels.ck(ENN(layers, tau0), sample.X))
+        layers = design.match(goal.deq.at(scale), "hard_tanh").enn.layers
+        gap = _matched.norm(exact - kernels.ck(ENN(layers, tau0), X))
         result |= {name: gap / size, f"{name}_absolute": gap}
-    kernel = kernels.ck(ENN([activations.tanh], tau0), sample.X)
+    kernel = kernels.ck(ENN([activations.tanh], tau0), X)
     found = _matched.best(exact, [kernel])
     result |= {"plain": found.distance / size, "plain_factor": float(found.coefficients[0])}
     return result | {"plain_unscaled": _matched.norm(exact - kernel) / size}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from scipy import optimize
 
 from implicitnn import activations, design, kernels, spectra
-from implicitnn._validate import FloatArray, one_of
+from implicitnn._validate import FloatArray, integer, one_of
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ, ENN
 from implicitnn.studies import _images, kernel_spectra
@@ -72,7 +72,7 @@ def pair(activation: str, net: str, sample: Sample) -> tuple[FloatArray, FloatAr
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     """Return norm difference, distance of spectra and agreement of the top eigenvectors."""
     sample = draw(
-        str(settings["data"]), int(str(settings["n"])), seed, source=str(settings["source"])
+        str(settings["data"]), integer(settings["n"], "n"), seed, source=str(settings["source"])
     )
     wanted, matrix, factor = pair(str(settings["activation"]), str(settings["net"]), sample)
     absolute = spectra.operator_norm(wanted - matrix)
@@ -94,7 +94,7 @@ def _cells(source: str, sizes: list[int], images: int) -> list[dict[str, object]
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    return 1e7 + float(str(settings["n"])) ** 3
+    return 1e7 + float(integer(settings["n"], "n")) ** 3
 
 
 STUDY = Study(

@@ -21,7 +21,8 @@ PLAIN = {"one_layer": 1, "two_layers": 2}
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     """Return the distances of one sample.
 
-    ``matched``, ``other_branch`` : the two L-ReLU designs; ``matched_worst`` : the larger of them.
+    ``matched``, ``other_branch`` : the two L-ReLU designs, first the one that `design.match`
+    returns; ``matched_worst`` : the larger distance; ``branch_ratio`` : other over matched.
     ``one_layer``, ``two_layers`` : plain centred ReLU nets multiplied by the factor, in
     ``<name>_factor``, that is best in the spectral norm; ``<name>_unscaled`` : as they are;
     ``<name>_over_matched`` : their distance over ``matched_worst``.
@@ -32,22 +33,15 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     >>> cell["matched"] < 1e-3 < cell["one_layer"] < cell["two_layers"]
     True
     """
-    sample = _matched.draw(
-        str(settings["data"]), int(str(settings["n"])), seed, str(settings["source"])
-    )
-    tau0 = sample.statistics.tau0
-    deq = DEQ(activations.relu, SIGMA_A2).at(tau0)
-    exact = kernels.ck(deq, sample.X)
-    size = _matched.norm(exact)
-    found = design.match(deq, "leaky_relu", layers=2)
-    gaps = [
-        _matched.norm(exact - kernels.ck(e, sample.X)) for e in (found.enn, *found.alternatives)
-    ]
-    result = {"p": float(sample.X.shape[1]), "tau0": tau0, "norm": size}
-    result |= {"matched": gaps[0] / size, "other_branch": gaps[1] / size}
+    goal = _matched.target(settings, seed, DEQ(activations.relu, SIGMA_A2))
+    X, tau0, exact, size = goal.sample.X, goal.deq.tau0, goal.kernel, goal.size
+    found = design.match(goal.deq, "leaky_relu", layers=2)
+    gaps = [_matched.norm(exact - kernels.ck(e, X)) for e in (found.enn, *found.alternatives)]
+    result = goal.columns | {"matched": gaps[0] / size, "other_branch": gaps[1] / size}
     result |= {"matched_absolute": gaps[0], "matched_worst": max(gaps) / size}
+    result["branch_ratio"] = gaps[1] / gaps[0]
     for name, count in PLAIN.items():
-        kernel = kernels.ck(ENN([activations.relu] * count, tau0), sample.X)
+        kernel = kernels.ck(ENN([activations.relu] * count, tau0), X)
         fit = _matched.best(exact, [kernel])
         result |= {name: fit.distance / size, f"{name}_factor": float(fit.coefficients[0])}
         result[f"{name}_unscaled"] = _matched.norm(exact - kernel) / size

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev, chebyshev
 
 from implicitnn import design, gaussian, kernels
-from implicitnn._validate import FloatArray
+from implicitnn._validate import FloatArray, real
 from implicitnn.errors import NotWellPosedError
 from implicitnn.specs import DEQ, ENN
 from implicitnn.studies import _random_activations
@@ -58,7 +58,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     >>> cell["net_residual"] < 1e-8, cell["reached"], cell["contradiction"]
     (True, 0.0, 0.0)
     """
-    sigma_a2 = float(str(settings["sigma_a2"]))
+    sigma_a2 = real(settings["sigma_a2"], "sigma_a2")
     deq = well_posed(str(settings["family"]), sigma_a2, seed)
     activation = deq.activation
     net, own = derivatives(ENN([activation])), derivatives(deq)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import activations, design, equivalents, kernels
+from implicitnn._validate import integer, real
 from implicitnn.specs import DEQ, ENN
 from implicitnn.studies import _matched
 from implicitnn.sweeps import Study
@@ -36,7 +37,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     >>> cell["over_matched"] > 1, cell["layers"]
     (True, 2.0)
     """
-    n, sigma_a2 = int(str(settings["n"])), float(str(settings["sigma_a2"]))
+    n, sigma_a2 = integer(settings["n"], "n", 2), real(settings["sigma_a2"], "sigma_a2")
     sample = _matched.draw("near mixture", n, seed, "embedded")
     tau0 = sample.statistics.tau0
     deq = DEQ(activations.get(str(settings["activation"])), sigma_a2).at(tau0)

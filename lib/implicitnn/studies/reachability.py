@@ -24,7 +24,7 @@ import numpy as np
 from scipy import optimize, special
 
 from implicitnn import activations, design, equivalents
-from implicitnn._validate import FloatArray
+from implicitnn._validate import FloatArray, integer, real
 from implicitnn.activations import Activation
 from implicitnn.specs import DEQ
 from implicitnn.sweeps import Study
@@ -121,7 +121,7 @@ def sigmas(count: int) -> tuple[float, ...]:
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     """Return the map of one activation as text, and how many cells are reached; no randomness."""
-    value, count = float(str(settings["value"])), int(str(settings["count"]))
+    value, count = real(settings["value"], "value"), integer(settings["count"], "count", 1)
     activation = FAMILIES[str(settings["family"])][1](value)
     letters = conjugate(activation, sigmas(count))
     posed = count - letters.count(".")

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from implicitnn import activations, equivalents, kernels, spectra
+from implicitnn import _validate, activations, equivalents, kernels, spectra
 from implicitnn._validate import FloatArray
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ
@@ -35,10 +35,10 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     sample = _images.draw(
         str(settings["dataset"]),
         str(settings["kind"]),
-        int(str(settings["n"])),
+        _validate.integer(settings["n"], "n", 1),
         seed,
         source=str(settings["source"]),
-        side=int(str(settings["side"])),
+        side=_validate.integer(settings["side"], "side", 1),
     )
     spec = DEQ(activations.get(str(settings["activation"])), SIGMA_A2)
     result = {"p": float(sample.X.shape[1])} | moments(sample)

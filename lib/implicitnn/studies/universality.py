@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from implicitnn import activations, datasets, design, equivalents, kernels, mixtures, spectra
-from implicitnn._validate import FloatArray, one_of
+from implicitnn._validate import FloatArray, integer, one_of
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ
 from implicitnn.studies import _images, kernel_spectra, real_errors
@@ -110,7 +110,11 @@ def tail(X: FloatArray) -> float:
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     """Return errors, distances of spectra and moments of the three samples."""
-    dataset, pair, n = str(settings["dataset"]), str(settings["pair"]), int(str(settings["n"]))
+    dataset, pair, n = (
+        str(settings["dataset"]),
+        str(settings["pair"]),
+        integer(settings["n"], "n", 2),
+    )
     spec = DEQ(activations.get(str(settings["activation"])), SIGMA_A2)
     result: dict[str, float] = {}
     values: dict[str, FloatArray] = {}
