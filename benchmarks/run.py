@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from benchmarks import cases, contenders
+from benchmarks import cases, contenders, memory
 from implicitnn import kernels
 from implicitnn._kernels import reference as _reference
 from implicitnn.activations import relu
@@ -192,8 +192,14 @@ def main(arguments: list[str] | None = None) -> None:
         for data in cases.DATA
         for row in measure(n, data, options.entries, options.rounds or ROUNDS.get(n, 3))
     ]
+    largest = max(options.sizes)
+    peaks = {a.name: memory.peak(a.name, largest, "all") for a in cases.ACTIVATIONS}
+    for name, outputs in peaks.items():
+        print(f"{largest:5d} {name:20s} peak memory {outputs:.2f} n x n results", flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"machine": facts, "rows": rows}, indent=1)
+    facts["load_after"] = os.getloadavg()[0]
+    found = {"machine": facts, "rows": rows, "memory": {"n": largest, "peak_over_n2": peaks}}
+    text = json.dumps(found, indent=1)
     options.output.write_text(text + "\n", encoding="utf-8")
     print(f"written to {options.output}", file=sys.stderr)
 

@@ -82,12 +82,18 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
 
 
 def well_posed(family: str, sigma_a2: float, seed: int) -> DEQ:
-    """Return the DEQ of the first random activation of the family that is well posed."""
+    """Return the DEQ of the first random activation of the family that is well posed.
+
+    It must be so for every sample whose kernel is differentiated, up to squared norm 1 + RADIUS.
+    """
+    longest = np.sqrt([[1 + RADIUS]])
     rng = np.random.default_rng([seed, _random_activations.FAMILIES.index(family)])
     for _ in range(_DRAWS):
         activation = _random_activations.draw(family, rng)
         try:
-            return DEQ(activation, sigma_a2)
+            deq = DEQ(activation, sigma_a2)
+            kernels.ck(deq, longest)
+            return deq
         except NotWellPosedError:
             continue
     raise NotWellPosedError(f"none of {_DRAWS} {family} activations is well posed")
