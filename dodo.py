@@ -166,7 +166,15 @@ def task_unit():
         "LICENSE*",
         ".ci/run",
     )
-    arguments = ("pytest", "-q", "-n", "2", "--doctest-glob=README.md", "--ignore=tests/book", "--ignore=tests/peers")
+    arguments = (
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "--doctest-glob=README.md",
+        "--ignore=tests/book",
+        "--ignore=tests/peers",
+    )
     task = check("unit", inputs, (*arguments, "README.md", "tests", "lib"))
     return {**task, "task_dep": ["compile"]}
 
