@@ -1,0 +1,1 @@
+"""Private parts of :mod:`implicitnn.infinite_depth`."""

@@ -1,0 +1,91 @@
+"""Operator norms, smallest singular values, projection on a ball of the operator norm."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from implicitnn._validate import FloatArray
+
+# Below this size a dense decomposition is faster than Lanczos.
+DENSE = 128
+
+
+def operator_norm(A: FloatArray, start: FloatArray | None = None) -> float:
+    """Return the largest singular value, to about 1e-12 relative.
+
+    Examples
+    --------
+    >>> round(operator_norm(np.diag([3.0, -4.0])), 12)
+    4.0
+    """
+    return top_triple(A, start)[1]
+
+
+def top_triple(
+    A: FloatArray, start: FloatArray | None = None
+) -> tuple[FloatArray, float, FloatArray]:
+    """Return (u, s, v), the largest singular value with its unit vectors, A v = s u."""
+    if min(A.shape) <= DENSE:
+        return _dense_triple(A)
+    scale = float(np.abs(A).max())
+    if scale == 0.0:
+        return np.zeros(A.shape[0]), 0.0, np.zeros(A.shape[1])
+    size = A.shape[1]
+    square = LinearOperator((size, size), matvec=lambda v: A.T @ (A @ v), dtype=np.float64)
+    # Where A is a multiple of an orthogonal matrix every vector is an eigenvector: a fixed random
+    # start has a part in all of them.
+    first = np.random.default_rng(0).standard_normal(size) if start is None else start
+    try:
+        _, vectors = eigsh(square, k=1, which="LA", v0=first, tol=1e-13)
+    except ArpackError:
+        return _dense_triple(A)
+    v = vectors[:, 0]
+    image = A @ v
+    s = float(np.linalg.norm(image))
+    return (image / s if s > 0 else image), s, v
+
+
+def _dense_triple(A: FloatArray) -> tuple[FloatArray, float, FloatArray]:
+    u, s, vt = np.linalg.svd(A, full_matrices=False)
+    return u[:, 0], float(s[0]), vt[0]
+
+
+def smallest_singular_value(Z: FloatArray) -> float:
+    r"""Return :math:`\sigma_{\min}` of Z, (N, m), in the sense :math:`\min_{|u|=1}|Z^T u|`.
+
+    It is 0 when N > m, and 0 when it cannot be told from 0 in double precision.
+
+    Examples
+    --------
+    >>> round(smallest_singular_value(np.diag([2.0, 3.0])), 12)
+    2.0
+    >>> smallest_singular_value(np.ones((3, 2)))
+    0.0
+    """
+    if Z.shape[0] > Z.shape[1]:
+        return 0.0
+    values = np.linalg.svd(Z, compute_uv=False)
+    floor = np.finfo(float).eps * max(Z.shape) * float(values[0])
+    return float(values[-1]) if values[-1] > floor else 0.0
+
+
+def project(A: FloatArray, radius: float, limit: int = 20) -> FloatArray:
+    r"""Return the nearest matrix in Frobenius norm with :math:`\lVert A\rVert\le` radius.
+
+    It clips the singular values; few are above the radius after a step of descent, so they are
+    taken one by one, and all at once when they are many.
+
+    Examples
+    --------
+    >>> np.round(project(np.diag([3.0, 0.5]), 1.0), 12).tolist()
+    [[1.0, 0.0], [0.0, 0.5]]
+    """
+    result = A.copy()
+    for _ in range(limit):
+        u, s, v = top_triple(result)
+        if s <= radius * (1 + 1e-12):
+            return result
+        result -= (s - radius) * np.outer(u, v)
+    left, values, right = np.linalg.svd(A, full_matrices=False)
+    return np.asarray((left * np.minimum(values, radius)) @ right)

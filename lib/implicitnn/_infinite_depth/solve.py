@@ -1,0 +1,233 @@
+r"""The fixed point and its adjoint, by iteration in buffers that are reused.
+
+One pass of the forward map is a matrix product and one compiled sweep over its result; the same
+holds for the adjoint. Stopping is rigorous: with contraction factor g a step of length s leaves an
+error of at most g s/(1 - g).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import njit
+
+from implicitnn._infinite_depth.params import Params, check_rows
+from implicitnn._infinite_depth.status import Status
+from implicitnn._validate import FloatArray, integer, positive, real_array
+
+F = TypeVar("F", bound=Callable[..., Any])
+# Relative size from which steps that no longer shrink are the rounding of the matrix product.
+_ROUNDING = 1e-11
+_PATIENCE = 20
+
+
+def _compiled(function: F) -> F:
+    wrapper: Any = njit(nogil=True, cache=True, error_model="numpy")
+    result: F = wrapper(function)
+    return result
+
+
+@_compiled
+def _relu_sweep(out: FloatArray, drive: FloatArray, old: FloatArray) -> tuple[float, float]:
+    """Make ``out`` relu(out + drive); return its squared distance from ``old`` and its square."""
+    step = 0.0
+    size = 0.0
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            value = out[i, j] + drive[i, j]
+            # not max(): a NaN must stay one
+            if value <= 0.0:
+                value = 0.0
+            change = value - old[i, j]
+            step += change * change
+            size += value * value
+            out[i, j] = value
+    return step, size
+
+
+@_compiled
+def _mask_sweep(
+    out: FloatArray, b: FloatArray, Z: FloatArray, old: FloatArray
+) -> tuple[float, float]:
+    """Make ``out`` (out + b) where Z > 0, else 0; return squared distance from ``old``, square."""
+    step = 0.0
+    size = 0.0
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            value = out[i, j] + b[j]
+            if Z[i, j] <= 0.0:
+                value = 0.0
+            change = value - old[i, j]
+            step += change * change
+            size += value * value
+            out[i, j] = value
+    return step, size
+
+
+@dataclass(frozen=True)
+class Report:
+    """How an iteration ended: status, iterations, length of the last step, bound on the error.
+
+    ``error_bound`` bounds the Frobenius distance from the fixed point; it is infinite where the
+    contraction factor is not below 1.
+    """
+
+    status: Status
+    iterations: int
+    step: float
+    error_bound: float
+
+
+class Workspace:
+    """Buffers for N samples and width m; the last fixed points are the next start."""
+
+    def __init__(self, samples: int, width: int) -> None:
+        shape = (samples, width)
+        self.Phi = np.zeros(shape)
+        self.Z, self._Z2 = np.zeros(shape), np.zeros(shape)
+        self.U, self._U2 = np.zeros(shape), np.zeros(shape)
+        self.G = np.zeros((width, width))
+
+    def load(self, X: FloatArray, W: FloatArray, A: FloatArray, gamma: float) -> None:
+        """Set the features relu(X W) and the matrix gamma A."""
+        with np.errstate(all="ignore"):  # overflow is reported by the status of the solve
+            np.matmul(X, W, out=self.Phi)
+            np.maximum(self.Phi, 0.0, out=self.Phi)
+            np.multiply(A, gamma, out=self.G)
+
+    def forward(self, rate: float, tol: float, limit: int) -> Report:
+        """Iterate Z = relu(Z G + Phi) from the Z at hand."""
+
+        def sweep() -> tuple[float, float]:
+            np.matmul(self.Z, self.G, out=self._Z2)
+            found = _relu_sweep(self._Z2, self.Phi, self.Z)
+            self.Z, self._Z2 = self._Z2, self.Z
+            return found
+
+        return _iterate(sweep, rate, tol, limit)
+
+    def adjoint(self, b: FloatArray, rate: float, tol: float, limit: int) -> Report:
+        """Iterate U = S * (1 b^T + U G^T) from the U at hand, S the active units."""
+
+        def sweep() -> tuple[float, float]:
+            np.matmul(self.U, self.G.T, out=self._U2)
+            found = _mask_sweep(self._U2, b, self.Z, self.U)
+            self.U, self._U2 = self._U2, self.U
+            return found
+
+        return _iterate(sweep, rate, tol, limit)
+
+
+def _iterate(
+    sweep: Callable[[], tuple[float, float]], rate: float, tol: float, limit: int
+) -> Report:
+    """Sweep until the error bound is below tol times the size, or steps are rounding."""
+    factor = rate / (1 - rate) if rate < 1 else np.inf
+    step, smallest, at = np.inf, np.inf, 0
+    for count in range(1, limit + 1):
+        with np.errstate(all="ignore"):  # overflow is reported by the status
+            square, size_square = sweep()
+        if not np.isfinite(square + size_square):
+            return Report(Status.DIVERGED, count, np.inf, np.inf)
+        step, size = float(np.sqrt(square)), float(np.sqrt(size_square))
+        # Without a contraction factor the step itself is all there is to go by.
+        error = factor * step if step > 0 and rate < 1 else step
+        if step < smallest:
+            smallest, at = step, count
+        stuck = count - at >= _PATIENCE and step <= _ROUNDING * size
+        if error <= tol * size or stuck:
+            return Report(Status.CONVERGED, count, step, _bound(factor, step))
+    return Report(Status.MAX_ITERATIONS, limit, step, _bound(factor, step))
+
+
+def _bound(factor: float, step: float) -> float:
+    return float(factor * step) if step > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Equilibrium:
+    r"""A fixed point: Z (N, m), the features Phi (N, m), and how the iteration ended.
+
+    Where ``status`` is not ``CONVERGED`` the last iterate is in Z, which is no solution; where the
+    network is not well posed nothing was computed and Z is the start.
+    """
+
+    Z: FloatArray
+    Phi: FloatArray
+    rate: float
+    report: Report
+
+    @property
+    def status(self) -> Status:
+        """Outcome of the iteration."""
+        return self.report.status
+
+    @property
+    def iterations(self) -> int:
+        """Products with A that were needed."""
+        return self.report.iterations
+
+
+def forward(
+    params: Params,
+    X: FloatArray,
+    *,
+    start: FloatArray | None = None,
+    tol: float = 1e-12,
+    max_iterations: int = 10_000,
+    require_contraction: bool = True,
+) -> Equilibrium:
+    r"""Return the fixed point of :math:`Z = \mathrm{relu}(\gamma Z A + \Phi)`, Phi = relu(X W).
+
+    With :math:`g = \gamma\lVert A\rVert < 1` the map contracts by g in Frobenius norm (Lemma 3.1),
+    the fixed point is unique, and after a step of length s its distance is at most
+    :math:`g\,s/(1-g)`. The iteration stops when this is at most ``tol`` times
+    :math:`\lVert Z\rVert_F`, or when the step is at the level of rounding.
+
+    Parameters
+    ----------
+    params : Params
+    X : array_like, shape (N, d)
+    start : array_like, shape (N, m), optional
+        First iterate; zero unless given.
+    tol : float
+        Relative bound on the error.
+    max_iterations : int
+    require_contraction : bool
+        False iterates even where g >= 1, and then trusts small steps.
+
+    Returns
+    -------
+    Equilibrium
+        Its ``status`` is ``NOT_WELL_POSED`` when g >= 1 and a contraction is required.
+
+    Notes
+    -----
+    Lemma 3.1 of Gao and Gao (2022), arXiv 2205.07463; the proof with the error bound is derived on
+    the page on well-posedness.
+
+    Examples
+    --------
+    >>> params = Params(np.eye(2), np.eye(2), np.zeros(2), 0.5)
+    >>> solved = forward(params, np.eye(2))
+    >>> np.round(solved.Z, 9).tolist(), solved.status.name
+    ([[2.0, 0.0], [0.0, 2.0]], 'CONVERGED')
+    """
+    rows = check_rows(params, X)
+    limit, accuracy = integer(max_iterations, "max_iterations", 1), positive(tol, "tol")
+    work = Workspace(len(rows), params.width)
+    if start is not None:
+        first = real_array(start, "start", 2)
+        if first.shape != work.Z.shape:
+            raise ValueError(f"start must have shape {work.Z.shape}, got {first.shape}")
+        work.Z[...] = first
+    work.load(rows, params.W, params.A, params.gamma)
+    rate = params.rate
+    if rate >= 1 and require_contraction:
+        refused = Report(Status.NOT_WELL_POSED, 0, np.inf, np.inf)
+        return Equilibrium(work.Z, work.Phi, rate, refused)
+    report = work.forward(rate, accuracy, limit)
+    return Equilibrium(work.Z, work.Phi, rate, report)

@@ -1,0 +1,1 @@
+"""What the networks of finite width are built from: arrays, iterations, layers, readouts."""

@@ -1,0 +1,117 @@
+"""What a readout is, the checks of its data, and the exact fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from implicitnn import _validate
+from implicitnn._networks import ridge as _ridge
+from implicitnn._networks import softmax as _softmax
+from implicitnn._networks.ridge import FloatArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """A linear classifier: logits F @ weights + bias.
+
+    Attributes
+    ----------
+    weights, bias : (m, K) and (K,).
+    penalty : lambda; 0 for gradient descent.
+    objective : value of what was minimised, on the training set.
+    gap : certified bound of objective minus minimum; NaN where there is none.
+    work : epochs of gradient descent, or evaluations of the objective.
+    history : mean training loss during each epoch; empty for exact readouts.
+    """
+
+    weights: NDArray[np.floating]
+    bias: NDArray[np.floating]
+    penalty: float
+    objective: float
+    gap: float
+    work: int
+    history: tuple[float, ...] = ()
+
+    def logits(self, F: ArrayLike) -> NDArray[np.floating]:
+        """Return the logits of features in rows, (n, K)."""
+        return np.asarray(np.asarray(F) @ self.weights + self.bias)
+
+    def accuracy(self, F: ArrayLike, y: ArrayLike) -> float:
+        """Return the share of samples whose largest logit is that of their label."""
+        return float((self.logits(F).argmax(axis=1) == np.asarray(y)).mean())
+
+    def loss(self, F: ArrayLike, y: ArrayLike) -> float:
+        """Return the mean cross-entropy, without the penalty."""
+        logits, labels = self.logits(F), np.asarray(y)
+        picked = logits[np.arange(len(labels)), labels]
+        return float((special.logsumexp(logits, axis=1) - picked).mean())
+
+
+def minimise(
+    rows: FloatArray,
+    gram: FloatArray,
+    labels: IntArray,
+    k: int,
+    penalty: float,
+    gap: float,
+    start: Readout | None,
+) -> Readout:
+    penalty, gap = _validate.positive(penalty, "penalty"), _validate.positive(gap, "gap")
+    first = np.zeros((rows.shape[1], k)) if start is None else np.asarray(start.weights, float)
+    if first.shape != (rows.shape[1], k):
+        raise ValueError(f"start must have weights {(rows.shape[1], k)}, got {first.shape}")
+    found = _softmax.minimise(rows, onehot(labels, k), gram, penalty, gap, first)
+    bias = np.zeros(k)
+    return Readout(found.weights, bias, penalty, found.objective, found.gap, found.evaluations)
+
+
+def as_ridge(
+    rows: NDArray[np.floating], targets: FloatArray, penalty: float, W: FloatArray
+) -> Readout:
+    """The objective and the gap are taken in blocks, from the residual."""
+    square, gradient = 0.0, penalty * W
+    for start in range(0, len(rows), _ridge.BLOCK):
+        part = np.asarray(rows[start : start + _ridge.BLOCK], dtype=np.float64)
+        rest = part @ W - targets[start : start + _ridge.BLOCK]
+        square += float(np.vdot(rest, rest))
+        gradient += part.T @ rest / len(rows)
+    objective = square / len(rows) + penalty * float(np.vdot(W, W))
+    gap = float(np.vdot(2 * gradient, 2 * gradient)) / (4.0 * penalty)
+    return Readout(W, np.zeros(W.shape[1]), penalty, objective, gap, 1)
+
+
+def held_out(labels: IntArray, k: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    if not 0.0 < _validate.real(share, "holdout") < 1.0:
+        raise ValueError(f"holdout must lie between 0 and 1, got {share}")
+    held = np.zeros(len(labels), bool)
+    for label in range(k):
+        members = np.flatnonzero(labels == label)
+        size = round(share * len(members))
+        if not 0 < size < len(members):
+            raise ValueError(f"holdout leaves no sample of class {label} on one side")
+        held[rng.choice(members, size, replace=False)] = True
+    return held
+
+
+def onehot(labels: IntArray, k: int) -> FloatArray:
+    return np.asarray(np.eye(k)[labels])
+
+
+def checked(F: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating], IntArray, int]:
+    rows, labels = np.asarray(F), np.asarray(y)
+    if rows.ndim != 2 or rows.dtype.kind != "f" or rows.size == 0:
+        raise ValueError(f"F must be floats (n, m), none empty, got {rows.dtype} {rows.shape}")
+    if not np.isfinite(rows).all():
+        raise ValueError("F must be finite: look at the counts of the features")
+    if labels.shape != (len(rows),) or labels.dtype.kind not in "iu":
+        raise ValueError(f"y must be {len(rows)} integers, got {labels.dtype} {labels.shape}")
+    found = np.unique(labels)
+    if found[0] != 0 or found[-1] != len(found) - 1 or len(found) < 2:
+        raise ValueError(f"y must hold the labels 0..K-1, at least two, got {found.tolist()[:20]}")
+    return rows, labels.astype(np.int64), len(found)

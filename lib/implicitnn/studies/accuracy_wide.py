@@ -1,0 +1,35 @@
+"""The study `accuracy` at the width of 4096, with fewer seeds (claim A9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from implicitnn.studies import accuracy
+from implicitnn.studies._needs import full_images
+from implicitnn.sweeps import Study
+
+
+def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
+    """Return what `accuracy.row` returns.
+
+    Examples
+    --------
+    >>> cell = {"data": "mnist", "source": "embedded", "model": "tanh", "width": 16}
+    >>> row(cell | {"n": 200, "n_test": 100, "epochs": 1}, 0)["not_converged"]
+    0
+    """
+    return accuracy.row(settings, seed)
+
+
+STUDY = Study(
+    name="accuracy_wide",
+    row=row,
+    grids={"paper": accuracy.cells("full", (4096,), 50_000, 8_000, 100)},
+    seeds={"paper": (0, 1, 2)},
+    claims=("A9",),
+    datasets=full_images,
+    rtol=0.0,
+    atol=0.1,
+    unchecked=("ridge_gap",),
+    cost=accuracy.cost,
+)

@@ -1,0 +1,172 @@
+"""The studies of finite width, accuracy, cost, training and biases, on small cells."""
+
+import numpy as np
+import pytest
+
+from implicitnn import datasets, equivalents, kernels, mixtures
+from implicitnn.activations import elu, relu, swish, tanh
+from implicitnn.specs import DEQ
+from implicitnn.studies import (
+    _classify,
+    _second_order,
+    accuracy,
+    all_weights,
+    bias,
+    cost,
+    finite_width,
+)
+
+SPECS = [
+    DEQ(tanh, 0.2, 0.6, sigma_c2=0.2),
+    DEQ(relu, 0.2, 0.8, centred=False),
+    DEQ(swish, 0.3, 0.5, 1.2, sigma_c2=0.3, centred=False),
+    DEQ(elu, 0.2, 0.6, 0.9, sigma_c2=0.1),
+]
+
+
+def entry(spec, q1, q2, s):
+    """CK and NTK of two samples with these squared norms and this product."""
+    root = np.sqrt(q1)
+    X = np.array([[root, 0.0], [s / root, np.sqrt(q2 - (s / root) ** 2)]])
+    found = kernels.ck_and_ntk(spec, X, tol=1e-13)
+    return np.array([found.ck[0, 1], found.ntk[0, 1]])
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=repr)
+def test_expansion_has_the_derivatives_of_the_exact_kernel(spec):
+    """Central differences: truncation h^2, about 1e-5 here, rounding 1e-13/h^2, about 1e-9."""
+    t, h = spec.tau0**2, 0.01 * spec.tau0**2
+
+    def f(q1, q2, s):
+        return entry(spec, t + q1 * h, t + q2 * h, s * h)
+
+    centre = f(0, 0, 0)
+    numbers = {
+        "value": centre,
+        "s": (f(0, 0, 1) - f(0, 0, -1)) / (2 * h),
+        "d": (f(1, 0, 0) - f(-1, 0, 0)) / (2 * h),
+        "ss": (f(0, 0, 1) - 2 * centre + f(0, 0, -1)) / h**2,
+        "dd": (f(1, 0, 0) - 2 * centre + f(-1, 0, 0)) / h**2,
+        "de": (f(1, 1, 0) - f(1, -1, 0) - f(-1, 1, 0) + f(-1, -1, 0)) / (4 * h**2),
+    }
+    for name, both in numbers.items():
+        for taylor, value in zip(_second_order.expansions(spec), both, strict=True):
+            assert getattr(taylor, name) == pytest.approx(value, rel=1e-3, abs=1e-4), name
+    diagonal = kernels.ck_and_ntk(spec, np.array([[spec.tau0]]))
+    found = [taylor.diagonal for taylor in _second_order.expansions(spec)]
+    np.testing.assert_allclose(found, [diagonal.ck[0, 0], diagonal.ntk[0, 0]], rtol=1e-9)
+
+
+@pytest.mark.parametrize("activation", [relu, tanh, elu], ids=repr)
+def test_without_bias_the_expansion_has_the_theorems_coefficients(activation):
+    spec = DEQ(activation, 0.3, tau0=1.1)
+    c = equivalents.coefficients(spec)
+    ck, ntk = _second_order.expansions(spec)
+    pairs = [
+        (ck.value, 0.0), (ck.s, c.alpha1), (ck.de, c.alpha2), (ck.ss, 2 * c.alpha3), (ck.d, 0.0),
+        (ntk.s, c.beta1), (ntk.de, c.beta2), (ntk.ss, 2 * c.beta3), (ntk.diagonal, c.kappa2),
+    ]  # fmt: skip
+    for found, wanted in pairs:
+        assert found == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+
+
+def test_bias_breaks_the_plain_formula_and_not_the_extension():
+    for case in bias.CASES:
+        cell = bias.row({"case": case, "data": "near mixture", "n": 128}, 3)
+        assert cell["ck_relative"] < 0.05 < 0.5 < cell["plain_relative"]
+        assert cell["ntk_relative"] < 0.05
+
+
+def test_second_order_of_a_sample_is_symmetric_and_has_the_right_diagonal():
+    sample = mixtures.benchmark(60, mean=1.0).sample(48, 0)
+    spec = SPECS[0].at(sample.statistics.tau0)
+    taylor = _second_order.expansions(spec)[0]
+    M = _second_order.matrix(taylor, sample)
+    np.testing.assert_allclose(M, M.T, atol=1e-14)
+    assert M.diagonal().mean() == pytest.approx(spec.gamma2, rel=0.05)
+
+
+def test_distances_obey_the_triangle_inequality():
+    for net in finite_width.NETS:
+        cell = finite_width.row({"net": net, "n": 64, "width": 128, "networks": 2}, 1)
+        assert abs(cell["to_deq"] - cell["floor"]) <= cell["to_limit"] * (1 + 1e-4)
+        assert cell["not_converged"] == 0
+        if net.endswith("deq"):
+            assert cell["floor"] == 0.0 and cell["excess"] is None
+            assert cell["to_deq"] == pytest.approx(cell["to_limit"], rel=1e-4)
+        else:
+            assert cell["excess"] == pytest.approx(cell["to_deq"] / cell["floor"])
+
+
+def test_mean_of_networks_lies_nearer_and_is_reproducible():
+    one, many = (
+        finite_width.row({"net": "h_tanh", "n": 64, "width": 64, "networks": k}, 0) for k in (1, 64)
+    )
+    # The order of the noise is 1/8 of that of one network.
+    assert many["to_limit"] < 0.5 * one["to_limit"]
+    again = finite_width.row({"net": "h_tanh", "n": 64, "width": 64, "networks": 64}, 0)
+    assert again == many
+
+
+def test_images_are_prepared_by_training_statistics_only():
+    small, large = (_classify.task("mnist", "embedded", 200, k) for k in (50, 100))
+    np.testing.assert_array_equal(small.X, large.X)
+    raw = [datasets.load("mnist", split, n=k) for split, k in (("train", 200), ("test", 100))]
+    train, test = (data.X.astype(float) for data in raw)
+    mean = train.mean(axis=0)
+    scale = np.sqrt(((train - mean) ** 2).sum(axis=1).mean())
+    np.testing.assert_allclose(large.X_test, (test - mean) / scale, atol=1e-12)
+    assert abs(small.X.mean(axis=0)).max() < 1e-12 and small.tau0 == pytest.approx(1.0)
+    assert np.bincount(small.y).tolist() == [20] * 10
+
+
+def test_matched_nets_have_the_kernel_of_their_partner():
+    X = _classify.task("mnist", "embedded", 100, 50).X
+    for net, partner in (("l_relu", "relu_deq"), ("h_tanh", "tanh_deq")):
+        G, S = (kernels.ck(_classify.network(name, 1.0), X) for name in (partner, net))
+        assert np.linalg.norm(G - S, 2) < 0.05 * np.linalg.norm(G, 2)
+
+
+CELL = {"data": "mnist", "source": "embedded", "width": 32}
+
+
+@pytest.mark.parametrize("model", ["tanh_deq", "relu"])
+def test_accuracy_reports_three_readouts(model):
+    settings = CELL | {"model": model, "n": 300, "n_test": 200, "epochs": 3}
+    found = accuracy.row(settings, 0)
+    assert {"sgd", "softmax", "ridge"} <= set(found) and found["not_converged"] == 0
+    assert found["softmax"] > 25 and found["ridge"] > 25  # chance is 10
+    assert found["softmax_gap"] <= accuracy.GAP and found["ridge_gap"] <= accuracy.GAP
+    assert accuracy.row(settings, 0) == found
+    assert accuracy.row(settings, 1) != found
+
+
+def test_training_all_weights_reports_drift():
+    settings = CELL | {"n": 300, "n_test": 500, "epochs": 3}
+    found = all_weights.row(settings | {"model": "relu_deq"}, 0)
+    assert found["finite"] and found["not_converged"] == 0
+    assert 0 < found["weight_drift"] < 1 and found["kernel_drift"] > 0.01
+    assert found["gain"] == pytest.approx(found["all"] - found["readout"])
+    assert found["iterations_first"] > 3
+    assert "iterations_first" not in all_weights.row(settings | {"model": "tanh"}, 0)
+
+
+def test_cost_counts_what_the_backward_pass_keeps():
+    settings = {"width": 64, "batch": 16, "sigma_a2": 0.5, "solver": "picard"}
+    loose, tight = (cost.row(settings | {"rtol": tol}, 0) for tol in (1e-2, 1e-6))
+    assert tight["iterations"] > 2 * loose["iterations"]
+    assert tight["saved_deq"] == loose["saved_deq"] <= tight["saved_two_layers"]
+    assert tight["saved_unrolled"] > 2 * loose["saved_unrolled"]
+    assert loose["weights_deq"] == loose["weights_two_layers"] > loose["weights_one_layer"]
+    assert all(loose[name] > 0 for name in (*cost.TIMES, "one_by_one"))
+
+
+def test_benchmark_counts_products_and_compares_with_the_floor(capsys):
+    from benchmarks import networks as bench
+
+    rows = {row["contender"]: row for row in bench.measure(16, 4, 0.2, 1e-3, 1, ())}
+    assert rows["floor"]["ratio"] == 1.0 == rows["floor"]["products"]
+    forward, both = (rows[f"Picard {way}"]["products"] for way in ("forward", "both"))
+    assert 3 < forward < both <= 2 * forward + 3
+    assert set(rows) >= {"Anderson both", "Broyden forward", "unrolled torch both"}
+    assert len(capsys.readouterr().out.splitlines()) == len(rows)
