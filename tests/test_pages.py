@@ -138,7 +138,7 @@ def test_verdicts_say_statistic_rule_rows_and_verdict(page, shown, tmp_path):
     assert meta == {"kind": "verdicts", "claims": ("Z1",)}
     for text in (
         "Theorem &lt;1&gt;", "mean of value (95 % t interval over seeds)", "value at most 2",
-        "n = 1", "1.5 [", "holds", "fails", "no evidence", "never run (shown, not counted)",
+        "n = 1", "1.500 [", "holds", "fails", "no evidence", "never run (shown, not counted)",
         "1 of 2 lines hold, from stored rows of tier paper", "all up to date",
         '<span class="inn-badge inn-partly-reproduced">Z1: partly reproduced</span>',
     ):  # fmt: skip
@@ -289,7 +289,11 @@ def test_an_executed_page_carries_its_metadata_and_repeats_exactly(tmp_path, mon
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("sigma_a2 and K_all", "\u03c3<sub>a2</sub> and K<sub>all</sub>"),
+        ("sigma_a2, K_all", "\u03c3<sub>a</sub><sup>2</sup>, K<sub>all</sub>"),
+        (
+            "gamma2, sigma_2 and alpha2",
+            "\u03b3<sup>2</sup>, \u03c3<sub>2</sub> and \u03b1<sub>2</sub>",
+        ),
         ("O(p^{-1/2}), sqrt(log n)", "O(p<sup>\u22121/2</sup>), \u221a(log n)"),
         ("slope of ck_covariance_scale_absolute at n = 8", None),
         ("python -m implicitnn notebook 03_theorem_1 --seed 0", None),
@@ -307,3 +311,48 @@ def test_a_page_judges_a_claim_once(page, shown, monkeypatch):
     page.badge("Z1")
     page.verdicts("Z1")
     assert judged == ["Z1"]
+
+
+@pytest.mark.parametrize(
+    ("triple", "text"),
+    [
+        ((0.99999876, 0.9999984, 0.9999991), "0.9999988 [0.9999984, 0.9999991]"),
+        ((1.0, 1.0, 1.0), "1 [1, 1]"),
+        ((1 - 2e-9, 1 - 2e-9, 1 - 2e-9), "0.9999999980 [0.9999999980, 0.9999999980]"),
+        ((1.054, 1.05, 1.065), "1.054 [1.050, 1.065]"),
+        ((156.0, 153.5, 158.4), "156.0 [153.5, 158.4]"),
+        ((0.0, -0.25, 0.25), "0.0000 [-0.2500, 0.2500]"),
+        ((0.0, 0.0, 0.0), "0 [0, 0]"),
+        ((9.928e-5, 9.619e-5, 1.024e-4), "9.928e-5 [9.619e-5, 1.0240e-4]"),
+        ((2.5e7, 2.4e7, 2.6e7), "2.500e7 [2.400e7, 2.600e7]"),
+        ((2.0, 2.0, float("inf")), "2 [2, inf]"),
+    ],
+)
+def test_an_interval_keeps_the_digits_that_tell_its_ends_apart(triple, text):
+    assert _words.interval(*triple) == text
+
+
+@pytest.mark.parametrize("centre", [1.0, -0.37, 4e-7, 123456.0])
+@pytest.mark.parametrize("power", range(-9, 0))
+def test_no_interval_reads_as_a_point(centre, power):
+    """At every relative width down to 1e-9 the three numbers read back apart and in order."""
+    width = abs(centre) * 1.01 * 10.0**power
+    text = _words.interval(centre, centre - width, centre + 2 * width)
+    value, low, high = (float(part) for part in re.findall(r"-?[\d.]+(?:e-?\d+)?", text))
+    assert low < value < high
+    assert abs(low - (centre - width)) < width
+    assert abs(high - (centre + 2 * width)) < width
+
+
+def test_the_rule_of_a_part_heads_its_lines():
+    table = _page_tables.Table(
+        "verdicts", "C", ("Group", "Value", "Outcome"),
+        ((_page_tables.Cell(": mean < 2", lead="part_1"),),
+         tuple(map(_page_tables.Cell, ("all", "1", "holds")))),
+    )  # fmt: skip
+    assert (
+        '<tr class="inn-part"><th scope="rowgroup" colspan="3"><strong>part_1</strong>: mean &lt; 2'
+        "</th></tr><tr><td>all</td>"
+    ) in table.html()
+    assert table.markdown().splitlines()[2] == "| **part\\_1**: mean \\< 2 |  |  |"
+    assert table.plain() == "C\npart_1: mean < 2\nall; 1; holds"

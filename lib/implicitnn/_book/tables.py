@@ -20,15 +20,19 @@ STATUSES = (
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of a table cell; ``status`` makes it a coloured badge."""
+    """Text of a table cell; ``status`` makes it a coloured badge, ``lead`` is bold before it."""
 
     text: str
     status: str = ""
+    lead: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a class for the style sheet, a caption, a head and rows."""
+    """A table with a class for the style sheet, a caption, a head and rows.
+
+    A row of one cell heads the rows below it and spans the table.
+    """
 
     kind: str
     caption: str
@@ -46,7 +50,7 @@ class Table:
     def html(self) -> str:
         """Return the table as HTML that scrolls sideways on a narrow screen."""
         heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in self.head)
-        body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in self.rows)
+        body = "".join(self._html_row(row) for row in self.rows)
         label = escape(self.caption, quote=True)
         return (
             f'<div class="inn-table" tabindex="0" role="region" aria-label="{label}">'
@@ -56,19 +60,31 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
-        rows = [[_markdown(cell.text) for cell in row] for row in self.rows]
+        rows = [[_markdown_cell(cell) for cell in row] for row in self.rows]
+        rows = [row + [""] * (len(self.head) - len(row)) for row in rows]
         lines = [[_markdown(text) for text in self.head], ["---"] * len(self.head), *rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def plain(self) -> str:
         """Return the table as text, one row a line."""
-        rows = ["; ".join(cell.text for cell in row) for row in self.rows]
+        rows = ["; ".join(cell.lead + cell.text for cell in row) for row in self.rows]
         return "\n".join([self.caption, *rows])
 
+    def _html_row(self, row: tuple[Cell, ...]) -> str:
+        if len(row) > 1:
+            return f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>"
+        span = f'<th scope="rowgroup" colspan="{len(self.head)}">{_html(row[0])}</th>'
+        return f'<tr class="inn-part">{span}</tr>'
 
-def _html_cell(cell: Cell) -> str:
+
+def _html(cell: Cell) -> str:
+    lead = f"<strong>{_words.symbols(cell.lead)}</strong>" if cell.lead else ""
     badge = badge_html(cell.status, cell.text) if cell.status else ""
-    return f"<td>{badge or _words.symbols(cell.text)}</td>"
+    return lead + (badge or _words.symbols(cell.text))
+
+
+def _markdown_cell(cell: Cell) -> str:
+    return (f"**{_markdown(cell.lead)}**" if cell.lead else "") + _markdown(cell.text)
 
 
 def badge_html(status: str, text: str) -> str:
@@ -91,21 +107,20 @@ def pairs(kind: str, caption: str, items: Iterable[tuple[str, str]]) -> Table:
 
 
 def verdict(item: Verdict) -> Table:
-    """Return the table of one claim: statistic, rule and outcome of every line.
-
-    A cell that would repeat the one above it is left empty.
-    """
-    head = ("Part", "Statistic and rule", "Group", "Value [interval]", "Outcome")
+    """Return the table of one claim: under each part, with its rule, the outcome of every line."""
+    head = ("Group", "Value [interval]", "Outcome")
     rules = {
-        part.name: f"{_words.statistic(part.statistic)}: {_words.rule(part.rule)}"
+        part.name: f": {_words.statistic(part.statistic)}; {_words.rule(part.rule)}"
         for part in item.claim.parts
     }
-    rows, above = [], ""
+    rows: list[tuple[Cell, ...]] = []
+    above = ""
     for line in item.lines:
-        part = line.part + (" (shown, not counted)" if line.informative else "")
-        first = ("", "") if line.part == above else (part, rules[line.part])
-        texts = (*first, _words.group(line.group), measured(line), _outcome(line))
-        rows.append(tuple(Cell(text) for text in texts))
+        if line.part != above:
+            lead = line.part + (" (shown, not counted)" if line.informative else "")
+            rows.append((Cell(rules[line.part], lead=lead),))
+        texts = (_words.group(line.group), measured(line), _outcome(line))
+        rows.append(tuple(map(Cell, texts)))
         above = line.part
     caption = f"Claim {item.claim.id}, {item.claim.place}: {_evidence(item)}"
     return Table("verdicts", caption, head, tuple(rows))
@@ -133,11 +148,12 @@ def _evidence(item: Verdict) -> str:
         return "no rows of tier paper are stored"
     seeds = sorted({line.seeds for line in item.lines})
     span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    noun = "seed" if seeds == [1] else "seeds"
     state = "some of them stale" if item.stale else "all up to date"
     rows = max(line.rows for line in item.lines)
     return (
         f"{held(item)} lines hold, from stored rows of tier paper "
-        f"(up to {rows} rows a line, {span} seeds, {state})"
+        f"(up to {rows} rows a line, {span} {noun}, {state})"
     )
 
 
@@ -145,11 +161,10 @@ def measured(line: Line) -> str:
     """Return a line's value and interval, or why there is none."""
     if line.estimate is None:
         return line.problem
-    value = _words.number(line.estimate.value)
+    found = line.estimate
     if not line.interval:
-        return value
-    low, high = _words.number(line.estimate.low), _words.number(line.estimate.high)
-    return f"{value} [{low}, {high}]"
+        return _words.number(found.value)
+    return _words.interval(found.value, found.low, found.high)
 
 
 def _outcome(line: Line) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from html import escape, unescape
@@ -17,6 +18,8 @@ _GREEK = ["alpha", "beta", "gamma", "kappa", "lambda", "mu", "phi", "psi", "sigm
 _NAME = rf"({'|'.join(_GREEK)}|[A-Za-z])"
 # A Greek letter with an optional index, or a Latin letter with an index: tau0, sigma_a2, C_0.
 _INDEXED = re.compile(rf"(?<![\w&]){_NAME}(_?)([A-Za-z]?\d?|all)(?!\w)")
+# Names in the code of squares.
+_SQUARES = ("sigma_a2", "sigma_b2", "sigma_c2", "gamma2", "kappa2")
 _POWER = re.compile(r"\^(?:\{([^{}]+)\}|\(([^()]+)\)|([A-Za-z0-9]+))")
 
 
@@ -40,22 +43,76 @@ def _index(match: re.Match[str]) -> str:
     if name not in _GREEK and not mark:
         return match[0]
     letter = f"&{name};" if name in _GREEK else name
+    if match[0] in _SQUARES:
+        return unescape(letter) + (f"<sub>{index[0]}</sub>" if mark else "") + "<sup>2</sup>"
     return unescape(letter) + (f"<sub>{index}</sub>" if index else mark)
 
 
 def number(value: float) -> str:
-    """Return a number with four significant digits.
+    """Return a number with four significant digits, or more where it would read as one.
+
+    A number beside one keeps two digits of its distance from one, up to twelve decimals.
 
     Examples
     --------
     >>> number(-0.53119), number(1.5e-13), number(1600.0)
     ('-0.5312', '1.5e-13', '1600')
+    >>> number(0.99999876), number(1.0)
+    ('0.9999988', '1')
     """
-    text = f"{value:.4g}"
-    if "e" not in text:
-        return text
-    mantissa, exponent = text.split("e")
-    return f"{mantissa}e{int(exponent)}"
+    beside = _beside_one(value)
+    if beside is not None:
+        return f"{value:.{beside}f}"
+    return _exponent(f"{value:.4g}")
+
+
+def interval(value: float, low: float, high: float) -> str:
+    """Return a value and its interval, ``value [low, high]``, all to the same decimal place.
+
+    Four significant digits of the value are shown, or as many as tell the value from both ends,
+    and from one. Fifteen are the most.
+
+    Examples
+    --------
+    >>> interval(17.0, 15.41, 18.59), interval(0.99999876, 0.9999984, 0.9999991)
+    ('17.00 [15.41, 18.59]', '0.9999988 [0.9999984, 0.9999991]')
+    >>> interval(9.928e-5, 9.619e-5, 1.024e-4), interval(1.0, 1.0, 1.0)
+    ('9.928e-5 [9.619e-5, 1.0240e-4]', '1 [1, 1]')
+    """
+    triple = (value, low, high)
+    size = max(map(abs, triple))
+    if not math.isfinite(size) or size == 0 or value == low == high == round(value):
+        return "{} [{}, {}]".format(*map(number, triple))
+    gaps = [-_order(gap) for gap in (value - low, high - value) if gap]
+    wanted = [3 - _order(value or size), *gaps, _beside_one(value)]
+    places = max(places for places in wanted if places is not None)
+    places = min(places, 14 - _order(size))
+    texts = (_fixed(x, places, scientific=not -5 < _order(value or size) < 6) for x in triple)
+    return "{} [{}, {}]".format(*texts)
+
+
+def _order(value: float) -> int:
+    """Return the power of ten of the leading digit."""
+    return math.floor(math.log10(abs(value)))
+
+
+def _beside_one(value: float) -> int | None:
+    """Return the decimals of a number that four digits would show as one, else None."""
+    gap = abs(abs(value) - 1)
+    return min(1 - _order(gap), 12) if 0 < gap < 5e-4 else None
+
+
+def _fixed(value: float, places: int, *, scientific: bool) -> str:
+    """Return a number to so many decimal places."""
+    if scientific and value:
+        return _exponent(f"{value:.{max(places + _order(value), 0)}e}")
+    return f"{value:.{max(places, 0)}f}"
+
+
+def _exponent(text: str) -> str:
+    """Return the text of a number with its exponent as short as it can be."""
+    mantissa, mark, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if mark else text
 
 
 def rule(conditions: Mapping[str, Any]) -> str:
