@@ -444,7 +444,11 @@ def test_bytes_that_are_no_text_name_the_file(tmp_path):
     [
         ({"rule": {"high_at_most": float("nan")}}, "must be finite"),
         ({"rule": {"high_at_most": float("inf")}}, "must be finite"),
+        ({"rule": {"value_at_most": 10**400}}, r"rule\.value_at_most must lie within float64"),
         ({"where": {"n": []}}, "at least one value"),
+        ({"where": {"n": float("nan")}}, r"where\.n must be finite"),
+        ({"where": {"n": [1, float("inf")]}}, r"where\.n must be finite"),
+        ({"where": {"n": {"at_least": 3, "at_most": 1}}}, r"where\.n holds no number"),
         (
             {"statistic": {"name": "loglog_slope", "x": "n", "y": "error", "span": 0.5}},
             "span must be at least 1",

@@ -44,3 +44,11 @@ def test_a_diverging_iteration_is_named_under_the_same_settings():
 def test_determinant_underflows_to_the_product_of_the_variances():
     with np.errstate(all="raise"):
         assert float(gaussian.determinant(1.0, 1.0, 1e-200)) == 1.0
+
+
+@pytest.mark.parametrize("name", ["relu", "elu", "tanh"])
+def test_the_longest_sample_whose_norm_can_be_squared(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ck = kernels.ck(DEQ(get(name), 0.2), np.array([[1e153]]))
+    assert np.isfinite(ck).all() and ck[0, 0] > 0.0

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicitnn import activations as act
-from implicitnn import gaussian, kernels
+from implicitnn import equivalents, gaussian, kernels
+from implicitnn._gaussian.bends import cuts
 from implicitnn.activations import Activation
 from implicitnn.errors import NotWellPosedError
 from implicitnn.specs import DEQ, ENN
@@ -411,3 +412,63 @@ def test_a_sample_at_zero_has_a_zero_row_in_linear_networks(a, tau0):
     X = np.array([[0.0, 0.0], [1.0, 2.0]])
     # tau^2 = 0.2 tau^2 + 0.8 |x|^2, so the kernel of the linear network is X X^T.
     np.testing.assert_allclose(kernels.ck(DEQ(a, 0.2, tau0=tau0), X), X @ X.T, atol=1e-13)
+
+
+def bumped(place, width, height):
+    """The tanh with a Gaussian bump."""
+
+    def bump(t):
+        return height * np.exp(-(((t - place) / width) ** 2))
+
+    return Activation(
+        "bumped",
+        lambda t: np.tanh(t) + bump(t),
+        lambda t: act.tanh.df(t) - 2 * (t - place) / width**2 * bump(t),
+    )
+
+
+def bumped_moments(place, width, height, tau):
+    """E f and E f^2, the bump in closed form and its product with tanh by its own expansion."""
+
+    def mass(w):
+        total = w**2 + 2 * tau**2
+        return w / math.sqrt(total) * math.exp(-(place**2) / total)
+
+    mean = height * mass(width)
+    square = gaussian.expectation(lambda t: np.tanh(t) ** 2, tau)
+    narrow = width / math.sqrt(2)
+    return mean, square + height**2 * mass(narrow) + 2 * mean * math.tanh(place)
+
+
+@pytest.mark.parametrize(
+    ("place", "tau0"), [(1.37, 1.0), (-2.2, 1.0), (5.3, 3.0), (30.0, 12.0), (5.3, 60.0)]
+)
+def test_narrow_features_of_an_activation_enter_the_scalars(place, tau0):
+    width, height = (2e-3 if abs(place) < 21 else 0.1), 0.5
+    spec = DEQ(bumped(place, width, height), 1e-4, 1.0, tau0)
+    mean, square = bumped_moments(place, width, height, spec.tau)
+    # tanh is replaced by its value at the bump: an error of width^2 relative to the bump, and
+    # of 2 width^2 place / tau^2 for the density, both of the order of 1e-5 at most
+    assert spec.offset == pytest.approx(mean, rel=1e-9)
+    assert spec.gamma2 == pytest.approx(square - mean**2, abs=2e-4 * mean)
+    assert residual_cut(spec) < 1e-12
+    c = equivalents.coefficients(spec)
+    assert c.gamma2 == spec.gamma2
+    slope = gaussian.expectation(
+        lambda t: spec.phi.df(t) ** 2, spec.tau, [place - width, place, place + width]
+    )
+    assert spec.contraction.covariance == pytest.approx(1e-4 * slope, rel=1e-9)
+    assert ENN((spec.activation,), spec.tau).offsets[0] == pytest.approx(mean, rel=1e-9)
+
+
+def residual_cut(deq):
+    right = deq.sigma_a2 * deq.gamma2 + deq.sigma_b2 * deq.tau0**2
+    return abs(deq.tau**2 - right) / right
+
+
+def test_shipped_activations_are_not_scanned():
+    for a in SHIPPED:
+        for tau in (1e-3, 1.0, 1e3):
+            assert cuts(a, tau) == a.kinks
+    tanh = Activation("tanh", np.tanh, act.tanh.df)
+    assert cuts(tanh, 1.0) == ()

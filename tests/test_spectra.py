@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator
 
-from implicitnn import spectra
+from implicitnn import activations, equivalents, mixtures, spectra
 from implicitnn._rmt import lanczos as _lanczos
 from implicitnn._rmt.lowrank import LowRankPlusDiagonal
 from implicitnn.errors import AccuracyError
+from implicitnn.specs import DEQ
 
 
 def symmetric(n: int, seed: int = 0) -> np.ndarray:
@@ -407,3 +408,49 @@ def test_histograms_at_the_edge() -> None:
             spectra.histogram([-1e308, 1e308])
     with pytest.raises(ValueError, match="bins must be at most 10000000"):
         spectra.histogram([1.0, 2.0], 10**30)
+
+
+# --- multiple eigenvalues -------------------------------------------------------------------------
+
+
+def expected_values(spectrum: np.ndarray, k: int, which: str) -> np.ndarray:
+    low = np.sort(spectrum)
+    return {"largest": low[::-1][:k], "smallest": low[:k], "both": np.r_[low[:k], low[-k:]]}[which]
+
+
+@pytest.mark.parametrize("n", [200, 300])
+@pytest.mark.parametrize("copies", [2, 3, 5, 10])
+@pytest.mark.parametrize("wrap", [np.asarray, aslinearoperator])
+@pytest.mark.parametrize("make", [np.diag, with_spectrum])
+def test_multiple_eigenvalues_are_counted(n: int, copies: int, wrap: object, make: object) -> None:
+    assert callable(wrap)
+    assert callable(make)
+    spectrum = np.r_[np.full(copies, 3.0), np.linspace(0, 2, n - 2 * copies), np.full(copies, -3.5)]
+    A = make(spectrum)
+    for which in ("largest", "smallest", "both"):
+        pairs = spectra.extreme_eigenpairs(wrap(A), 5, which)
+        # ten times the residual 1e-10 of the norm
+        assert np.allclose(pairs.values, expected_values(spectrum, 5, which), atol=4e-9)
+        assert np.allclose(A @ pairs.vectors, pairs.vectors * pairs.values, atol=1e-8)
+        assert np.allclose(pairs.vectors.T @ pairs.vectors, np.eye(len(pairs.values)), atol=1e-9)
+    sizes = np.abs(spectra.extreme_eigenpairs(wrap(A), 12, "magnitude").values)
+    assert np.allclose(sizes, np.sort(np.abs(spectrum))[::-1][:12], atol=4e-9)
+
+
+def test_a_single_eigenvalue_zero_at_the_end_is_found() -> None:
+    spectrum = np.r_[np.linspace(0.0, 2.0, 398), 3.0, 5.0]
+    A = aslinearoperator(np.diag(spectrum))
+    for k, which in ((1, "smallest"), (2, "smallest"), (1, "both"), (2, "both")):
+        pairs = spectra.extreme_eigenpairs(A, k, which)
+        assert np.allclose(pairs.values, expected_values(spectrum, k, which), atol=5e-9)
+
+
+def test_the_degenerate_bottom_of_an_equivalent_is_counted() -> None:
+    sample = mixtures.benchmark(100).sample(400, 0)
+    spec = DEQ(activations.relu, 0.2).at(sample.statistics.tau0)
+    operator = equivalents.ck_operator(spec, sample)
+    truth = np.linalg.eigvalsh(operator.todense())
+    for which in ("smallest", "both"):
+        pairs = spectra.extreme_eigenpairs(operator, 4, which)
+        want = expected_values(truth, 4, which)
+        assert np.allclose(pairs.values, want, atol=1e-9 * np.abs(truth).max())

@@ -304,6 +304,11 @@ _FAMILIES: dict[str, Callable[..., Activation]] = {
 }
 
 
+def shipped(activation: Activation) -> bool:
+    """Return whether an activation is one of this module, whose every narrow feature is a kink."""
+    return activation in _FIXED.values() or isinstance(activation.f, _Leaky | _Clip | _Quadratic)
+
+
 def get(name: str) -> Activation:
     """Return the shipped activation with this name, such as "relu" or "leaky_relu(0.01)".
 

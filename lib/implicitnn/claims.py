@@ -114,7 +114,8 @@ def load(path: str | Path | None = None) -> list[Claim]:
     Raises
     ------
     LedgerError
-        An unknown key, a missing one, a wrong type, an id used twice; the place is named.
+        An unknown key, a missing one, a wrong type, a number that is not finite or beyond float64,
+        a range that holds no number, an id used twice; the place is named.
     """
     return read(_project.ledger() if path is None else Path(path))
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicitnn import _validate, gaussian
 from implicitnn._gaussian import centring as _centring
+from implicitnn._gaussian.bends import cuts
 from implicitnn._gaussian.fixed_point import NoFixedPointError, smallest_fixed_point
 from implicitnn.activations import Activation
 from implicitnn.errors import NotWellPosedError
@@ -43,6 +44,10 @@ class Centred:
         """Kinks of phi."""
         return self.activation.kinks
 
+    def cuts(self, tau: float) -> tuple[float, ...]:
+        """Where expectations at the scale tau are cut: kinks, and the sides of narrow features."""
+        return cuts(self.activation, tau)
+
 
 @dataclass(frozen=True)
 class Contraction:
@@ -66,6 +71,9 @@ class DEQ:
     .. math:: \tau_*^2 = \sigma_a^2 E[\phi(\tau_* \xi)^2] + \sigma_b^2 \tau_0^2 + \sigma_c^2 .
 
     Where this has several solutions the smallest is taken, the one that is reached from z = 0.
+
+    A feature of a reader's activation may be as narrow as 1/3000 on :math:`|t| \le 21`, and as
+    narrow as :math:`\tau_*/1000` further out; a narrower one must lie at 0 or at a declared kink.
 
     Parameters
     ----------
@@ -171,7 +179,7 @@ class DEQ:
         """The constant subtracted from f (0 where not centred)."""
         if not self.centred:
             return 0.0
-        return _centring.offset(self.activation.f, self.tau, self.activation.kinks)
+        return _centring.offset(self.activation.f, self.tau, cuts(self.activation, self.tau))
 
     @cached_property
     def phi(self) -> Centred:
@@ -181,7 +189,7 @@ class DEQ:
     @cached_property
     def gamma2(self) -> float:
         r""":math:`\gamma_*^2 = E \phi(\tau_* \xi)^2`."""
-        return _centring.energy(self.phi, self.tau, self.phi.kinks)
+        return _centring.energy(self.phi, self.tau, self.phi.cuts(self.tau))
 
     @cached_property
     def contraction(self) -> Contraction:
@@ -331,22 +339,24 @@ class ENN:
 def _layer(layer: Activation, tau: float, centred: bool, name: str) -> tuple[Centred, float]:
     """Return the centred activation of a layer that receives the scale tau, and its own scale."""
     _centring.require_moderate(name, layer.f, tau)
-    offset = _centring.offset(layer.f, tau, layer.kinks) if centred else 0.0
+    offset = _centring.offset(layer.f, tau, cuts(layer, tau)) if centred else 0.0
     phi = Centred(layer, offset)
-    square = _centring.energy(phi, tau, phi.kinks)
+    square = _centring.energy(phi, tau, phi.cuts(tau))
     _centring.require_output(name, square, offset, tau)
     return phi, _validate.scale(math.sqrt(square), f"the scale that leaves {name}")
 
 
 def _contraction(phi: Centred, sigma_a2: float, tau: float) -> Contraction:
-    slope = gaussian.expectations(lambda t: np.stack([phi(t), phi.df(t) ** 2]), tau, phi.kinks)[1]
-    bend = gaussian.stein_moments(phi, tau, phi.kinks).square_d2
+    places = phi.cuts(tau)
+    slope = gaussian.expectations(lambda t: np.stack([phi(t), phi.df(t) ** 2]), tau, places)[1]
+    bend = gaussian.stein_moments(phi, tau, places).square_d2
     return Contraction(float(sigma_a2 * slope), 0.5 * sigma_a2 * bend)
 
 
 @lru_cache(maxsize=4096)
 def _tau2(activation: Activation, sigma_a2: float, drive: float, centred: bool) -> float:
-    return smallest_fixed_point(activation.f, activation.kinks, sigma_a2, drive, centred)
+    places = partial(cuts, activation)
+    return smallest_fixed_point(activation.f, places, sigma_a2, drive, centred)
 
 
 def _require_activation(value: object, name: str) -> None:

@@ -139,7 +139,7 @@ def extreme_eigenpairs(
     tol: float = 1e-10,
     rng: np.random.Generator | int = 0,
 ) -> Eigenpairs:
-    r"""Return k extreme eigenvalues and their eigenvectors.
+    r"""Return k extreme eigenvalues, each as often as its multiplicity, and their eigenvectors.
 
     Parameters
     ----------
@@ -168,6 +168,12 @@ def extreme_eigenpairs(
         leaves float64.
     AccuracyError
         Lanczos did not converge and the operator is too large to write out.
+
+    Notes
+    -----
+    n <= 64, and an array with n <= 256, is solved densely. Lanczos alone finds one vector of each
+    eigenspace, so it is started again at random in the complement of what it found, until nothing
+    is left there that lies beyond the k-th value by more than ``tol`` of the largest.
 
     Examples
     --------

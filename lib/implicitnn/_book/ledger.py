@@ -203,8 +203,9 @@ def _where(data: Any, place: str) -> dict[str, Any]:
     for column, wanted in d.items():
         if isinstance(wanted, dict):
             bounds = _keys(wanted, f"{place}.{column}", set(), {"at_least", "at_most"})
-            for bound in bounds.values():
-                _number(bound, f"{place}.{column}")
+            ends = {key: _number(bound, f"{place}.{column}") for key, bound in bounds.items()}
+            if ends.get("at_least", -math.inf) > ends.get("at_most", math.inf):
+                raise LedgerError(f"{place}.{column} holds no number, got {wanted!r}")
         elif wanted == []:
             raise LedgerError(f"{place}.{column} must name at least one value")
         else:
@@ -243,14 +244,20 @@ def _number(value: Any, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         hint = " (YAML reads 1e-12 as text: write 1.0e-12)" if isinstance(value, str) else ""
         raise LedgerError(f"{place} must be a number, got {value!r}{hint}")
-    if not math.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        raise LedgerError(f"{place} must lie within float64, got an integer beyond it") from None
+    if not math.isfinite(number):
         raise LedgerError(f"{place} must be finite, got {value!r}")
-    return float(value)
+    return number
 
 
 def _scalar(value: Any, place: str) -> None:
     if not isinstance(value, str | int | float):
         raise LedgerError(f"{place} must be a text, a number or a truth value, got {value!r}")
+    if not isinstance(value, str | bool):
+        _number(value, place)
 
 
 def _choice(value: Any, place: str, options: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicitnn import gaussian
+from implicitnn._gaussian.bends import cuts
 from implicitnn._validate import FloatArray
 from implicitnn.activations import Activation
 from implicitnn.specs import DEQ, ENN
@@ -89,7 +90,7 @@ class _Layer:
 def _layer(activation: Activation, phi: gaussian.Function, tau: float) -> _Layer:
     def derivatives(f: gaussian.Function) -> FloatArray:
         """E f and the expectations of its first four derivatives, by Stein's identities."""
-        found = gaussian.hermite_coefficients(f, tau**2, 4, activation.kinks)
+        found = gaussian.hermite_coefficients(f, tau**2, 4, cuts(activation, tau))
         return np.asarray(found * np.sqrt([1.0, 1.0, 2.0, 6.0, 24.0]) / tau ** np.arange(5))
 
     square = derivatives(lambda t: phi(t) ** 2) / [1.0, 1.0, 2.0, 1.0, 4.0]

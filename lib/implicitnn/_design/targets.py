@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from implicitnn import gaussian
+from implicitnn._gaussian.bends import cuts
 from implicitnn._rmt.coefficients import Coefficients, coefficients
 from implicitnn.activations import Activation
 from implicitnn.specs import ENN
@@ -122,7 +123,7 @@ def explicit_numbers(enn: ENN, params: str) -> dict[str, float]:
     numbers = {name: float(getattr(c, name)) for name in CK_NAMES + NTK_NAMES}
     if params == "published":
         slopes = [
-            gaussian.expectation(_square_slope(layer), tau, layer.kinks)
+            gaussian.expectation(_square_slope(layer), tau, cuts(layer, tau))
             for layer, tau in zip(enn.layers, enn.taus[:-1], strict=True)
         ]
         numbers["beta1"] -= c.alpha1

@@ -20,6 +20,7 @@ from implicitnn._gaussian.centring import moderate
 
 FloatArray = NDArray[np.float64]
 Function = Callable[[FloatArray], FloatArray]
+Cuts = Callable[[float], Sequence[float]]
 VarianceMap = Callable[[float], tuple[float, float]]
 
 _STAGES = (1.0, 4.0, 64.0, 1e4, 1e8, 1e12, 1e16)
@@ -31,12 +32,14 @@ class NoFixedPointError(ArithmeticError):
 
 
 def smallest_fixed_point(
-    f: Function, kinks: Sequence[float], sigma_a2: float, drive: float, centred: bool
+    f: Function, cuts: Cuts, sigma_a2: float, drive: float, centred: bool
 ) -> float:
     """Return the smallest solution, to rounding; it is the one reached from the state z = 0.
 
     A coarse scan finds the first interval where the map crosses the diagonal; a Newton iteration
     kept inside that interval does the rest.
+
+    ``cuts(tau)`` tells where integrals at the scale tau are to be cut.
 
     Raises
     ------
@@ -45,10 +48,10 @@ def smallest_fixed_point(
     """
     if sigma_a2 == 0.0:
         return drive
-    low, high = _bracket(f, kinks, sigma_a2, drive, centred)
+    low, high = _bracket(f, cuts, sigma_a2, drive, centred)
     v = 0.5 * (low + high)
     for _ in range(_NEWTON_STEPS):
-        value, slope = _map(f, kinks, sigma_a2, drive, centred, v)
+        value, slope = _map(f, cuts, sigma_a2, drive, centred, v)
         low, high = (v, high) if value > v else (low, v)
         step = (value - v) / (1.0 - slope) if slope < 1.0 else math.inf
         new = v + step
@@ -61,10 +64,11 @@ def smallest_fixed_point(
 
 
 def _map(
-    f: Function, kinks: Sequence[float], sigma_a2: float, drive: float, centred: bool, v: float
+    f: Function, cuts: Cuts, sigma_a2: float, drive: float, centred: bool, v: float
 ) -> tuple[float, float]:
     """Return the map and its derivative at v."""
     tau = math.sqrt(v)
+    kinks = cuts(tau)
     offset = gaussian.expectation(f, tau, kinks) if centred else 0.0
     m = gaussian.stein_moments(lambda t: f(t) - offset, tau, kinks)
     return sigma_a2 * m.square + drive, 0.5 * sigma_a2 * m.square_d2
@@ -88,9 +92,9 @@ def _dip(variance_map: VarianceMap, grid: FloatArray, excess: FloatArray) -> flo
 
 
 def _bracket(
-    f: Function, kinks: Sequence[float], sigma_a2: float, drive: float, centred: bool
+    f: Function, cuts: Cuts, sigma_a2: float, drive: float, centred: bool
 ) -> tuple[float, float]:
-    variance_map = partial(_map, f, kinks, sigma_a2, drive, centred)
+    variance_map = partial(_map, f, cuts, sigma_a2, drive, centred)
     reached = ""
     for start, stop in pairwise(_STAGES):
         grid = drive * np.geomspace(start, stop, 61)
@@ -101,7 +105,7 @@ def _bracket(
             reached = " below the scale at which f^2 overflows"
         if grid.size < 2:
             break
-        mean, square = gaussian.variance_profile(f, np.sqrt(grid), kinks)
+        mean, square = gaussian.variance_profile(f, np.sqrt(grid), cuts(math.sqrt(grid[-1])))
         excess = sigma_a2 * (square - centred * mean**2) + drive - grid
         below = np.flatnonzero(excess <= 0.0)
         first = int(below[0]) if below.size else grid.size

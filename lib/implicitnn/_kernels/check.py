@@ -67,7 +67,7 @@ def errors(job: Job, probe: Probe) -> FloatArray:
         (job.first, ck, one.ck, two.ck),
         (job.second, ntk, one.ntk(job.params), two.ntk(job.params)),
     ):
-        scale = np.maximum(np.sqrt(a * b), 1e-300)
+        scale = np.maximum(np.sqrt(a) * np.sqrt(b), 1e-300)
         result.append(np.abs(out[probe.index[0], probe.index[1]] - value) / scale)
     return np.stack(result)
 

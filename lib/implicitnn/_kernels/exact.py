@@ -240,28 +240,38 @@ def require_parseval(layer: Layer, rest: FloatArray) -> None:
 def _with_leading_order(
     p: _Pairs, gap: FloatArray, rise: FloatArray, product: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    r"""For M = E(u-v)^2/2 below 1e-11: slopes differ only where a kink lies between u and v.
+    r"""For M = E(u-v)^2/2 below 1e-11, where d = u - v is small beside the bends of phi.
 
-    :math:`E\phi'\phi' = \overline{E\phi'^2} - \frac12\sum_k J_k^2 P(t_k \text{ between } u, v)`;
-    given their mean w at the kink, u - v is Gaussian with mean b t_k.
+    With the middle w = (u+v)/2 of variance v, d = b w + (independent, of variance s^2) and
+    :math:`b = (v_1 - v_2)/2v`. To leading order, with jumps J_k of phi' at t_k,
+
+    .. math:: \tfrac12 E(\phi(u) - \phi(v))^2 = \tfrac12 b^2 E w^2\phi'(w)^2
+       + \tfrac12 s^2 E\phi'(w)^2 - \tfrac1{12}\sum_k J_k^2 p_w(t_k)\, E|d_k|^3,
+
+    where d_k is d given w = t_k, of mean b t_k; and
+    :math:`\tfrac12(\sqrt{S_1} - \sqrt{S_2})^2 = \tfrac12 b^2 (E w\phi\phi')^2/S`, with
+    :math:`E w\phi\phi' = v S'(v)`, belongs to the norms and not to the gap. Likewise
+    :math:`E\phi'\phi' = \overline{E\phi'^2} - \frac12\sum_k J_k^2 p_w(t_k)\, E|d_k|`.
     """
     tiny = p.tiny(gap)
     if not tiny.any():
         return rise, product
-    v1, v2, M = p.v1[tiny], p.v2[tiny], p.half(gap)[tiny]
-    mean = 0.5 * (v1 + v2) - 0.5 * M
-    slope = 0.5 * (p.slope1 + p.slope2)[tiny]
-    spread = np.sqrt(np.maximum(2.0 * M - 0.25 * (v1 - v2) ** 2 / mean, 0.0))
-    lost = np.zeros_like(M)
+    s1, s2, size = np.sqrt(p.v1[tiny]), np.sqrt(p.v2[tiny]), p.size[tiny]
+    middle = 0.25 * (s1 + s2) ** 2
+    along = 0.5 * (s1 - s2) * (s1 + s2) / middle
+    across = 2.0 * size * gap[tiny] * (1.0 - 0.25 * (s1 - s2) ** 2 / middle)
+    energy, bend, slope = p.layer.moments(middle)
+    stretch = p.layer.stretch(middle) - (middle * bend) ** 2 / np.maximum(energy, SILENT)
+    total = 0.5 * along**2 * np.maximum(stretch, 0.0) + 0.5 * across * slope
+    product = product.copy()
+    product[tiny] = 0.5 * (p.slope1 + p.slope2)[tiny]
     for kink, jump in _jumps(p.layer):
-        shift = 0.5 * (v1 - v2) / mean * kink
-        lost += 0.5 * jump**2 * _density(kink, mean) * _folded(shift, spread)
-    rise, product = rise.copy(), product.copy()
-    # the missing slope grows like M^(1/2), so its integral is two thirds of M times it
-    total = M * (slope - 2.0 / 3.0 * lost)
-    apart = 0.5 * (np.sqrt(p.energy1[tiny]) - np.sqrt(p.energy2[tiny])) ** 2
-    rise[tiny] = np.maximum(total - apart, 0.0) / p.scale[tiny]
-    product[tiny] = slope - lost
+        weight = jump**2 * _density(kink, middle)
+        first, third = _folded(along * kink, np.sqrt(across))
+        product[tiny] -= 0.5 * weight * first
+        total -= weight * third / 12.0
+    rise = rise.copy()
+    rise[tiny] = np.maximum(total, 0.0) / p.scale[tiny]
     return rise, product
 
 
@@ -278,15 +288,16 @@ def _density(t: float, variance: FloatArray) -> FloatArray:
     return np.asarray(np.exp(-0.5 * t * t / variance) / np.sqrt(2.0 * np.pi * variance))
 
 
-def _folded(mean: FloatArray, spread: FloatArray) -> FloatArray:
-    """E|z| for z ~ N(mean, spread^2)."""
+def _folded(mean: FloatArray, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """E|z| and E|z|^3 for z ~ N(mean, spread^2)."""
     from scipy.special import erf
 
-    safe = np.maximum(spread, 1e-300)
-    ratio = mean / safe
-    return np.asarray(
-        spread * np.sqrt(2.0 / np.pi) * np.exp(-0.5 * ratio**2) + mean * erf(ratio / np.sqrt(2.0))
-    )
+    # beyond 40 standard deviations z has the sign of its mean
+    ratio = np.clip(mean / np.maximum(spread, SILENT), -40.0, 40.0)
+    peak = spread * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * ratio**2)
+    side = mean * erf(ratio / math.sqrt(2.0))
+    square, even = spread**2, mean**2
+    return peak + side, peak * (even + 2.0 * square) + side * (even + 3.0 * square)
 
 
 def moments(pairs: _Pairs, tol: float, patient: bool) -> Moments:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicitnn import gaussian
-from implicitnn._kernels import bends as _bends
+from implicitnn._gaussian import bends as _bends
 from implicitnn._kernels import piecewise as _piecewise
 from implicitnn._kernels import rules as _rules
 from implicitnn._kernels.rules import Plan
@@ -98,6 +98,16 @@ class Layer:
             with np.errstate(over="ignore", invalid="ignore"):
                 result[:, rows] = _rules.moments(self.phi, v, *plan.rule(self._moved, v))
         return result[0], result[1], result[2]
+
+    def stretch(self, variance: FloatArray) -> FloatArray:
+        r""":math:`E(t\phi'(t))^2` for t of these variances, (m,)."""
+        result = np.empty(variance.size)
+        for rows, plan in self._groups(variance):
+            v = variance[rows]
+            x, weight = plan.rule(self._moved, v)
+            t = np.sqrt(v)[:, None] * x
+            result[rows] = ((t * self.phi.df(t.ravel()).reshape(t.shape)) ** 2 * weight).sum(axis=1)
+        return result
 
     def hermite(self, variance: FloatArray, terms: int) -> FloatArray:
         """Orthonormal Hermite coefficients of phi, (m, terms)."""

@@ -19,8 +19,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from implicitnn._gaussian.bends import bends
 from implicitnn._gaussian.quadrature import IntArray, Panels, integrate
-from implicitnn._kernels.bends import bends
 from implicitnn.errors import AccuracyError
 from implicitnn.specs import Centred
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from implicitnn import _validate
+from implicitnn._gaussian.bends import cuts
 from implicitnn._gaussian.centring import named
 from implicitnn.activations import Activation
 from implicitnn.errors import UnsupportedSpecError
@@ -52,7 +53,8 @@ def coefficients(spec: DEQ | ENN, params: str = "published") -> Coefficients:
     r"""Return the scalars of the equivalents of a network.
 
     Write :math:`g_1 = (E\varphi')^2`, :math:`g_2 = (E\varphi'')^2`, :math:`g_4 = E(\varphi^2)''`,
-    all at :math:`\tau_*\xi` and taken by Stein's identities, so that kinks do no harm. Implicit:
+    all at :math:`\tau_*\xi` and taken by Stein's identities, so that kinks do no harm. Narrow
+    features of the activation are seen as `DEQ` says. Implicit:
 
     .. math::
         s_1 &= \frac{\sigma_b^2}{1-\sigma_a^2 g_1}, \quad \alpha_1 = g_1 s_1, \quad
@@ -144,8 +146,9 @@ class _Moments:
 
 
 def _moments(activation: Activation, phi: Function, tau: float) -> _Moments:
-    m = stein_moments(phi, tau, activation.kinks)
-    slope = expectation(lambda t: activation.df(t) ** 2, tau, activation.kinks)
+    places = cuts(activation, tau)
+    m = stein_moments(phi, tau, places)
+    slope = expectation(lambda t: activation.df(t) ** 2, tau, places)
     return _Moments(m.square, m.d1**2, m.d2**2, m.square_d2, slope)
 
 

@@ -10,11 +10,13 @@ from scipy import linalg
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from implicitnn import _validate
+from implicitnn._rmt import deflation as _deflation
 from implicitnn._rmt import scaling as _scaling
 from implicitnn._validate import FloatArray
 from implicitnn.errors import AccuracyError
 
 SMALL = 64  # up to here a dense solver is both faster and safer than Lanczos
+PAIRS = 256  # the same for vectors of an array
 DENSE_LIMIT = 4096  # largest operator written out when Lanczos fails: 128 MB
 _RESTARTS = 500
 _SUBNORMAL = 1e-322  # rounding of products so small that they have no full mantissa
@@ -107,9 +109,10 @@ def _solve(
     vectors: bool,
 ) -> tuple[FloatArray, FloatArray]:
     n = matrix.shape[0]
-    if n <= SMALL or (4 * k >= n and n <= DENSE_LIMIT):
+    small = PAIRS if vectors and isinstance(matrix, np.ndarray) else SMALL
+    if n <= small or (4 * k >= n and n <= DENSE_LIMIT):
         return _by_dense(matrix, k, which, vectors)
-    start = generator.standard_normal(n)
+    start = np.asarray(generator.standard_normal(n))
     image = np.asarray(matrix @ start)
     _check_finite(image)
     scale = float(np.linalg.norm(image) / np.linalg.norm(start))
@@ -118,9 +121,13 @@ def _solve(
         return np.zeros(k), np.eye(n, k if vectors else 0)
     # ARPACK stops at an absolute residual once eigenvalues fall below 1e-11, hence the scaling.
     scaled = LinearOperator((n, n), matvec=lambda v: matrix @ v / scale, dtype=np.float64)
+    # For the same reason an extreme eigenvalue must not be 0: it lies on its side of the mean.
+    mean = float(start @ image) / (scale * float(start @ start))
+    move = {"LA": 1.0 - mean, "SA": -1.0 - mean, "BE": -mean, "LM": 0.0}[which]
+    moved = LinearOperator((n, n), matvec=lambda v: matrix @ v / scale + move * v, dtype=np.float64)
     try:
         found = eigsh(
-            scaled,
+            moved if move else scaled,
             k=k,
             which=which,
             v0=start,
@@ -130,6 +137,12 @@ def _solve(
             return_eigenvectors=vectors,
             rng=generator,
         )
+        values, columns = found if vectors else (found, np.empty((n, 0)))
+        values = values - move
+        if vectors and k > (2 if which == "BE" else 1):
+            values, columns = _deflation.complete(
+                scaled.matvec, values, columns, which, tol, _RESTARTS, generator
+            )
     except ArpackNoConvergence as error:
         if isinstance(matrix, LinearOperator) and n > DENSE_LIMIT:
             raise AccuracyError(
@@ -137,7 +150,6 @@ def _solve(
                 "raise tol or pass a dense array"
             ) from error
         return _by_dense(matrix, k, which, vectors)
-    values, columns = found if vectors else (found, np.empty((n, 0)))
     return scale * values, columns
 
 

@@ -153,7 +153,10 @@ def read(path: Path) -> list[Row]:
         try:
             rows.append(Row.parse(line))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
+            raise ValueError(
+                f"{path}, line {number}: {error}; delete that line, and the next run computes its "
+                "row again"
+            ) from error
     return rows
 
 

@@ -2,13 +2,14 @@ r"""Where an activation bends: panels on which f and f' are polynomials of degre
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicitnn.activations import Activation
+from implicitnn.activations import Activation, shipped
 
 FloatArray = NDArray[np.float64]
 ORDER = 20
@@ -20,6 +21,8 @@ COARSE, COARSEST = 16, 2.625
 LOCAL, GLOBAL = 1e-12, 1e-13
 ORDINARY = 0.6
 MARKS = 16
+WINDOW = 14.0  # standard deviations that an expectation covers
+MOST_CUTS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +52,39 @@ def bends(activation: Activation) -> Bends:
     Panels between kinks are halved until the polynomial through 20 nodes agrees with the function
     on the points of the scan; panels of the size of their spacing are left as they are.
     """
+    reach = max(RANGE, 2.0 * max(map(abs, activation.kinks), default=0.0))
     with np.errstate(all="ignore"):  # what is not finite counts as not resolved
-        return _scan(activation)
+        return _scan(activation, reach)
 
 
-def _scan(activation: Activation) -> Bends:
+def cuts(activation: Activation, tau: float) -> tuple[float, ...]:
+    r"""Where expectations at the scale tau are cut: the kinks, and the edges of all narrow bends.
+
+    Bends shorter than tau/2 count. The scan goes as far as expectations do, 14 tau; beyond |t| = 21
+    its points are up to tau/2300 apart. A shipped activation has no narrow bend but its kinks.
+    """
+    if shipped(activation):
+        return activation.kinks
+    power = max(0, math.ceil(math.log2(WINDOW * tau / RANGE))) if tau > 0.0 else 0
+    shortest, edges = _edges(activation, power)
+    return activation.kinks if shortest >= 0.5 * tau else edges
+
+
+@lru_cache(maxsize=256)
+def _edges(activation: Activation, power: int) -> tuple[float, tuple[float, ...]]:
+    """The shortest panel, and the edges with the kinks, scanned up to |t| = 21 * 2^power."""
+    found = bends(activation).edges
+    reach = RANGE * 2.0**power
+    if reach > found[-1]:
+        with np.errstate(all="ignore"):
+            found = np.union1d(found, _scan(activation, reach).edges)
+    step = -(-found.size // MOST_CUTS)
+    places = np.union1d(found[::step], np.array(activation.kinks))
+    return float(np.diff(found).min()), tuple(places.tolist())
+
+
+def _scan(activation: Activation, reach: float) -> Bends:
     kinks = np.array(activation.kinks)
-    reach = max(RANGE, 2.0 * float(np.abs(kinks).max(initial=0.0)))
     edges = np.union1d(np.linspace(-reach, reach, COARSE + 1), kinks)
     left, right = edges[:-1], edges[1:]
     count, shortest = POINTS // COARSE, COARSEST
