@@ -57,6 +57,14 @@ def test_images_are_drawn_as_named():
         matched_kernels.draw("noise", 40, 0, source="embedded")
 
 
+def test_features_of_two_classes_are_centred_and_scaled():
+    drawn = matched_kernels.draw(matched_kernels.FEATURES, 60, 4, source="full")
+    assert drawn.X.shape == (60, 256)
+    assert np.bincount(drawn.labels).tolist() == [30, 30]
+    assert np.abs(drawn.X.mean(axis=0)).max() < 1e-12
+    assert (drawn.X**2).sum(axis=1).mean() == pytest.approx(1.0, rel=1e-12)
+
+
 def test_grids_hold_the_sizes_of_the_paper():
     cells = STUDIES["matched_kernels"].grids["paper"]
     assert {c["n"] for c in cells if c["data"] == "mixture"} == {400, 800, 1600}

@@ -1,6 +1,7 @@
 r"""Study of matched kernels: a DEQ's exact CK against those of explicit nets (claim AF3).
 
-Data as in the study of spectra, and Fashion-MNIST. Every design is made at the tau0 of its sample.
+Data as in the study of spectra, Fashion-MNIST, and 256 features of CIFAR-10 by a small VGG (the
+embedded ones, at both tiers). Every design is made at the tau0 of its sample.
 Nets beside the matched ones are controls; each is multiplied by the one factor that brings it
 nearest to the DEQ in spectral norm.
 """
@@ -8,10 +9,12 @@ nearest to the DEQ in spectral norm.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
+import numpy as np
 from scipy import optimize
 
-from implicitnn import activations, design, kernels, spectra
+from implicitnn import activations, design, kernels, mixtures, spectra
 from implicitnn._validate import FloatArray, integer, one_of
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ, ENN
@@ -21,6 +24,7 @@ from implicitnn.sweeps import Study
 
 SIGMA_A2 = 0.2
 IMAGES = ("mnist", "fashion_mnist")
+FEATURES = "cifar10 features"
 FAMILY = {"relu": "leaky_relu", "tanh": "hard_tanh"}
 DEPTHS = {"one plain layer": 1, "two plain layers": 2}
 NETS = {"relu": ("matched", "two plain layers", "one plain layer"),
@@ -28,10 +32,42 @@ NETS = {"relu": ("matched", "two plain layers", "one plain layer"),
 
 
 def draw(data: str, n: int, seed: int, *, source: str) -> Sample:
-    """Return n samples of the authors' mixture, or of two classes of images."""
+    """Return n samples of the authors' mixture, or of two classes of images or features."""
     if data in IMAGES:
         return _images.draw(data, "real", n, seed, source=source)
+    if data == FEATURES:
+        return features(n, seed)
     return kernel_spectra.draw(data, n, seed, source=source)
+
+
+@lru_cache(maxsize=1)
+def _pool() -> tuple[FloatArray, FloatArray]:
+    """Embedded training features of the two classes, each (500, 256), normalised together."""
+    # PyTorch is loaded only where the features are wanted
+    from implicitnn import backbones
+
+    data = backbones.cifar10_features("train")
+    first, second = (data.X[data.y == label].astype(np.float64) for label in _images.CLASSES)
+    joint = _images.normalised(np.concatenate([first, second]))
+    return joint[: len(first)], joint[len(first) :]
+
+
+def features(n: int, seed: int) -> Sample:
+    """Return features of n images, half of each class, joint mean removed, mean squared norm 1.
+
+    Examples
+    --------
+    >>> features(40, 0).X.shape
+    (40, 256)
+    """
+    rng = np.random.default_rng([seed, n])
+    sizes = (n - n // 2, n // 2)
+    parts = [
+        pool[rng.choice(len(pool), size, replace=False)]
+        for pool, size in zip(_pool(), sizes, strict=True)
+    ]
+    labels = np.repeat([0, 1], sizes)
+    return mixtures.empirical(_images.normalised(np.concatenate(parts)), labels)
 
 
 def explicit(deq: DEQ, net: str) -> ENN:
@@ -84,7 +120,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
 
 
 def _cells(source: str, sizes: list[int], images: int) -> list[dict[str, object]]:
-    data = [("mixture", n) for n in sizes] + [(name, images) for name in IMAGES]
+    data = [("mixture", n) for n in sizes] + [(name, images) for name in (*IMAGES, FEATURES)]
     return [
         {"data": name, "n": n, "activation": activation, "net": net, "source": source}
         for activation, nets in NETS.items()
