@@ -77,6 +77,7 @@ paper-status: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.designs
 
 bench-peers: setup
 	$(BIN)/python -m benchmarks --peers
