@@ -1,5 +1,6 @@
 """Tasks of the book and the tests: each runs again only when something it read has changed."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from progress import Progress  # noqa: E402
 
 BUILD = ROOT / "_build"
 BUILD.mkdir(exist_ok=True)
+FINGERPRINT = BUILD / "html.sha256"
 DOIT_CONFIG = {
     "default_tasks": ["html"],
     "dep_file": str(BUILD / "doit.db"),
@@ -89,13 +91,21 @@ def task_execute():
         }
 
 
+def fingerprint() -> None:
+    """Write a hash of every page: a page test is stale when any of them changed."""
+    total = hashlib.sha256()
+    for path in sorted(build_book.HTML.rglob("*.html")):
+        total.update(str(path.relative_to(build_book.HTML)).encode() + path.read_bytes())
+    FINGERPRINT.write_text(total.hexdigest() + "\n")
+
+
 def task_html():
     """Build the HTML pages from prose and executed notebooks."""
     executed = [str(build_book.EXECUTED / f"{name}.ipynb") for name in build_book.names()]
     return {
-        "actions": [lambda: failing(build_book.html())],
+        "actions": [lambda: failing(build_book.html()), fingerprint],
         "file_dep": executed + SCRIPTS + files("book/**/*", "notebooks/*.md"),
-        "targets": [str(build_book.HTML / "index.html")],
+        "targets": [str(build_book.HTML / "index.html"), str(FINGERPRINT)],
     }
 
 
@@ -181,5 +191,5 @@ def task_unit():
 
 def task_pages():
     """Test the rendered pages in a browser."""
-    inputs = [str(build_book.HTML / "index.html"), *files("tests/book/*", "book/*")]
+    inputs = [str(FINGERPRINT), *files("tests/book/*", "book/*")]
     return check("pages", inputs, ("pytest", "-q", "tests/book"))
