@@ -79,3 +79,16 @@ def network(model: str, tau0: float) -> DEQ | ENN:
     if model == "l_relu":
         return design.match(deq, "leaky_relu", layers=2).enn
     return design.match(deq, "hard_tanh").enn if model == "h_tanh" else deq
+
+
+def cells(
+    source: str, widths: tuple[int, ...], n: int, n_test: int, epochs: int
+) -> list[dict[str, object]]:
+    """Return one cell for each data set, network and width."""
+    return [
+        {"data": data, "source": source, "model": model, "width": width,
+         "n": n, "n_test": n_test, "epochs": epochs}
+        for data in IMAGES
+        for model in MODELS
+        for width in widths
+    ]  # fmt: skip

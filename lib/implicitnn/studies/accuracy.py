@@ -13,9 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import networks, readout
-from implicitnn._validate import integer
+from implicitnn._validate import integer, real
 from implicitnn.readout import Recipe
-from implicitnn.studies._classify import IMAGES, MODELS, network, task
+from implicitnn.studies._classify import MODELS, cells, network, task
 from implicitnn.studies._needs import full_images
 from implicitnn.sweeps import Study
 
@@ -85,22 +85,9 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     return result
 
 
-def cells(
-    source: str, widths: tuple[int, ...], n: int, n_test: int, epochs: int
-) -> list[dict[str, object]]:
-    """Return one cell for each data set, network and width."""
-    return [
-        {"data": data, "source": source, "model": model, "width": width,
-         "n": n, "n_test": n_test, "epochs": epochs}
-        for data in IMAGES
-        for model in MODELS
-        for width in widths
-    ]  # fmt: skip
-
-
 def cost(settings: Mapping[str, object]) -> float:
     """Operations of features and readouts, roughly."""
-    n, m, epochs = (float(str(settings[key])) for key in ("n", "width", "epochs"))
+    n, m, epochs = (real(settings[key], key) for key in ("n", "width", "epochs"))
     layers = 12.0 if str(settings["model"]).endswith("deq") else 1.0
     return 3e10 + n * m * (2.0 * m * layers + 784.0 + 60.0 * epochs + 4.0 * m + 40_000.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from implicitnn.studies import accuracy
+from implicitnn.studies._classify import cells
 from implicitnn.studies._needs import full_images
 from implicitnn.sweeps import Study
 
@@ -24,7 +25,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
 STUDY = Study(
     name="accuracy_wide",
     row=row,
-    grids={"paper": accuracy.cells("full", (4096,), 50_000, 8_000, 100)},
+    grids={"paper": cells("full", (4096,), 50_000, 8_000, 100)},
     seeds={"paper": (0, 1, 2)},
     claims=("A9",),
     datasets=full_images,

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import networks, readout
-from implicitnn._validate import FloatArray, integer
+from implicitnn._validate import FloatArray, integer, real
 from implicitnn.readout import Recipe
-from implicitnn.studies._classify import IMAGES, MODELS, network, task
+from implicitnn.studies._classify import MODELS, cells, network, task
 from implicitnn.studies._needs import full_images
 from implicitnn.sweeps import Study
 
@@ -89,7 +89,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
             if history.iterations:
                 result["iterations_first"] = history.iterations[0]
                 result["iterations_last"] = history.iterations[-1]
-    scores = {name: float(str(result[name])) for name in ("all", "readout", "exact")}
+    scores = {name: real(result[name], name) for name in ("all", "readout", "exact")}
     gains = {
         "gain": scores["all"] - scores["readout"],
         "gain_over_exact": scores["all"] - scores["exact"],
@@ -110,21 +110,8 @@ def _accuracy(
     return 100.0 * float((logits.argmax(axis=1) == y).mean())
 
 
-def cells(
-    source: str, widths: tuple[int, ...], n: int, n_test: int, epochs: int
-) -> list[dict[str, object]]:
-    """Return one cell for each data set, network and width."""
-    return [
-        {"data": data, "source": source, "model": model, "width": width,
-         "n": n, "n_test": n_test, "epochs": epochs}
-        for data in IMAGES
-        for model in MODELS
-        for width in widths
-    ]  # fmt: skip
-
-
 def _cost(settings: Mapping[str, object]) -> float:
-    n, m, epochs = (float(str(settings[key])) for key in ("n", "width", "epochs"))
+    n, m, epochs = (real(settings[key], key) for key in ("n", "width", "epochs"))
     layers = 30.0 if str(settings["model"]).endswith("deq") else 4.0
     return 3e9 + n * epochs * (2.0 * m * m * layers + 784.0 * 6.0 * m + 1e5)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import activations, equivalents, kernels
-from implicitnn._validate import integer, one_of
+from implicitnn._validate import integer, one_of, real
 from implicitnn.specs import DEQ
 from implicitnn.studies import _matched, _second_order
 from implicitnn.sweeps import Study
@@ -84,7 +84,7 @@ def _grid(sizes: tuple[int, ...]) -> list[dict[str, object]]:
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    return 1e5 + float(str(settings["n"])) ** 2
+    return 1e5 + real(settings["n"], "n") ** 2
 
 
 STUDY = Study(

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from implicitnn import activations, design
-from implicitnn._validate import integer, one_of
+from implicitnn._validate import integer, one_of, real
 from implicitnn.networks import ExplicitNet, ImplicitNet
 from implicitnn.solvers import Anderson, Broyden, Picard, Solver
 from implicitnn.specs import DEQ, ENN
@@ -74,7 +74,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     rng = np.random.default_rng([seed, batch])
     x = torch.from_numpy((rng.standard_normal((batch, P)) / np.sqrt(P)).astype(np.float32))
     y = torch.from_numpy(rng.integers(0, CLASSES, batch))
-    sigma_a2, rtol = float(str(settings["sigma_a2"])), float(str(settings["rtol"]))
+    sigma_a2, rtol = real(settings["sigma_a2"], "sigma_a2"), real(settings["rtol"], "rtol")
     nets = contenders(width, sigma_a2, rtol, str(settings["solver"]), seed)
     deq = nets["deq"]
     assert isinstance(deq, ImplicitNet)
@@ -170,8 +170,8 @@ def _grid(
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    m, s = float(str(settings["width"])), float(str(settings["sigma_a2"]))
-    steps = -np.log(float(str(settings["rtol"]))) / (0.7 - 0.5 * float(np.log(s)))
+    m, s = real(settings["width"], "width"), real(settings["sigma_a2"], "sigma_a2")
+    steps = -np.log(real(settings["rtol"], "rtol")) / (0.7 - 0.5 * float(np.log(s)))
     return 1e9 + 3e3 * m * m * float(steps)
 
 

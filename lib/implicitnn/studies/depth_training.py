@@ -13,7 +13,7 @@ import numpy as np
 
 from implicitnn import infinite_depth as deep
 from implicitnn._infinite_depth import finite
-from implicitnn._validate import FloatArray, integer
+from implicitnn._validate import FloatArray, integer, real
 from implicitnn.infinite_depth import Descent, Params
 from implicitnn.studies import _binary_images
 from implicitnn.studies._binary_images import Labelled
@@ -44,7 +44,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     model.
     """
     N, m, epochs = (integer(settings[key], key, 1) for key in ("N", "m", "epochs"))
-    gamma, model = float(str(settings["gamma"])), str(settings["model"])
+    gamma, model = real(settings["gamma"], "gamma"), str(settings["model"])
     labels = str(settings["labels"])
     train, test = _binary_images.draw(
         str(settings["dataset"]), N, seed, source=str(settings["source"]), labels=labels
@@ -142,7 +142,7 @@ def cells(
 
 def cost(settings: Mapping[str, object]) -> float:
     """Return the relative cost of a cell: products of N x m x m, and of N x 784 x m."""
-    N, m, epochs = (float(str(settings[key])) for key in ("N", "m", "epochs"))
+    N, m, epochs = (real(settings[key], key) for key in ("N", "m", "epochs"))
     products = {"infinite": 13.0, "depth 1": 1.0}[str(settings["model"])]
     return epochs * N * m * (products * m + 3 * 784)
 

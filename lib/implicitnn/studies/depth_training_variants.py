@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from implicitnn.studies import _binary_images, depth_training
+from dataclasses import replace
+
+from implicitnn.studies import depth_training
 from implicitnn.studies.depth_training import SETS, cells
-from implicitnn.sweeps import Study
 
 _ONE = ("infinite",)
 
-STUDY = Study(
+STUDY = replace(
+    depth_training.STUDY,
     name="depth_training_variants",
-    row=depth_training.row,
     grids={
         "quick": [
             *cells(("mnist",), "embedded", 80, 320, 100, _ONE),
@@ -23,9 +24,4 @@ STUDY = Study(
     },
     seeds={"quick": (0,), "paper": (0,)},
     claims=("C8",),
-    rtol=1e-4,
-    atol=1e-9,
-    unchecked=depth_training.SENSITIVE,
-    datasets=_binary_images.full_sets,
-    cost=depth_training.cost,
 )

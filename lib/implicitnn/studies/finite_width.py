@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import _validate, activations, design, equivalents, kernels, networks, spectra
-from implicitnn._validate import FloatArray
+from implicitnn._validate import FloatArray, real
 from implicitnn.mixtures import Sample
 from implicitnn.specs import DEQ, ENN
 from implicitnn.studies import _matched
@@ -166,7 +166,7 @@ def _means(sizes: tuple[int, ...], widths: tuple[int, ...], total: int) -> list[
 
 def _cost(settings: Mapping[str, object]) -> float:
     """Products of the iteration or the layers, and the drawing of the weights."""
-    n, m, count = (float(str(settings[key])) for key in ("n", "width", "networks"))
+    n, m, count = (real(settings[key], key) for key in ("n", "width", "networks"))
     steps = 12.0 if str(settings["net"]).endswith("deq") else 1.0
     return 3e9 + count * (steps * 2.0 * n * m * m + 1000.0 * m * m + 1e8) + 300.0 * n * n
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import infinite_depth as deep
-from implicitnn._validate import integer
+from implicitnn._validate import integer, real
 from implicitnn.infinite_depth import Params
 from implicitnn.studies import _binary_images
 from implicitnn.sweeps import Study
@@ -30,7 +30,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     gamma ||A||. ``train_seconds`` is measured.
     """
     N, m, epochs = (integer(settings[key], key, 1) for key in ("N", "m", "epochs"))
-    gamma = float(str(settings["gamma"]))
+    gamma = real(settings["gamma"], "gamma")
     train, _ = _binary_images.draw(
         str(settings["dataset"]), N, seed, source=str(settings["source"]),
         labels=str(settings["labels"]),
