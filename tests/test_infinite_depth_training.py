@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from implicitnn import infinite_depth as deep
+from implicitnn._infinite_depth.norms import splitting
+from implicitnn._infinite_depth.solve import Workspace
 from implicitnn.infinite_depth import Params, Status
 
 
@@ -207,3 +209,42 @@ def test_times_of_a_flow_must_increase():
     for times in ([1.0, 0.5], [-1.0, 1.0], [0.0]):
         with pytest.raises(ValueError, match="times must increase"):
             deep.flow(params, X, y, np.array(times))
+
+
+@pytest.mark.parametrize("multiple", [1.0, 4.0, -4.0])
+def test_a_multiple_of_the_identity_is_split_off(multiple):
+    """Same trajectory, fewer iterations where A is near a multiple of the identity."""
+    params, X, y = start(2, N=12, m=150, gamma=0.2)
+    near = Params(params.W, multiple * params.A, params.b, params.gamma)
+    split = deep.descend(near, X, y, 0.01, 30, tol=1e-12)
+    plain = deep.descend(near, X, y, 0.01, 30, tol=1e-12, split=False)
+    assert split.status is plain.status is Status.COMPLETED
+    np.testing.assert_allclose(split.losses, plain.losses, rtol=1e-9)
+    np.testing.assert_allclose(split.params.A, plain.params.A, rtol=0, atol=1e-9)
+    assert split.iterations[1:].sum() < 0.7 * plain.iterations[1:].sum()
+
+
+def test_a_start_far_from_the_identity_is_not_split():
+    params, X, y = start(3, N=12, m=150, gamma=0.2)
+    rng = np.random.default_rng(4)
+    random = Params(params.W, rng.standard_normal((150, 150)) / 12.3, params.b, params.gamma)
+    runs = [deep.descend(random, X, y, 0.01, 10, split=flag) for flag in (True, False)]
+    assert np.array_equal(runs[0].iterations, runs[1].iterations)
+    assert np.array_equal(runs[0].losses, runs[1].losses)
+
+
+def test_the_split_rate_bounds_the_error():
+    """The error that the stopping rule promises holds for the split map, too."""
+    params, X, _ = start(5, N=10, m=40, gamma=0.3)
+    rng = np.random.default_rng(6)
+    A = 2 * np.eye(40) + 0.02 * rng.standard_normal((40, 40))
+    norm = deep.operator_norm(A)
+    found = splitting(A, norm, 0.3)
+    assert found.shift != 0 and found.rate(0.3) < 0.5 * 0.3 * norm
+    exact = deep.forward(Params(params.W, A, params.b, 0.3), X, tol=1e-14).Z
+    for tol in (1e-2, 1e-4, 1e-6):
+        work = Workspace(10, 40)
+        work.load(X, params.W, A, 0.3, found.shift)
+        report = work.forward(found.rate(0.3), tol, 100)
+        assert report.status is Status.CONVERGED
+        assert np.linalg.norm(work.Z - exact) <= report.error_bound + 1e-13 * np.linalg.norm(exact)

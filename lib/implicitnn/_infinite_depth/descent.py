@@ -10,7 +10,7 @@ import numpy as np
 
 from implicitnn import _validate
 from implicitnn._infinite_depth import finite
-from implicitnn._infinite_depth.norms import operator_norm, project
+from implicitnn._infinite_depth.norms import Splitting, operator_norm, project, splitting
 from implicitnn._infinite_depth.params import Inputs, Params, check_inputs
 from implicitnn._infinite_depth.solve import Workspace
 from implicitnn._infinite_depth.status import Status
@@ -72,11 +72,15 @@ def descend(
     tol: float = 1e-10,
     max_iterations: int = 10_000,
     record_every: int = 1,
+    split: bool = True,
     observe: Observe | None = None,
 ) -> Descent:
     r"""Run :math:`\theta_{k+1} = \theta_k - \eta\nabla L(\theta_k)` on all samples at once.
 
-    Forward and adjoint start from the fixed points of the step before.
+    Forward and adjoint start from the fixed points of the step before. Where it contracts more, a
+    multiple c I of the identity is split off A, and
+    :math:`Z = \mathrm{relu}(\gamma Z(A - cI) + \Phi)/(1 - \gamma c)` is iterated: same fixed point,
+    rate :math:`\gamma\lVert A - cI\rVert/(1 - \gamma c)`.
 
     Parameters
     ----------
@@ -101,6 +105,8 @@ def descend(
         For the fixed points, as in :func:`forward`.
     record_every : int
         Epochs between two records; first and last are always kept.
+    split : bool
+        False iterates the network's own map only.
     observe : callable, optional
         Called with the epoch and a copy of the parameters at each record.
 
@@ -134,6 +140,7 @@ def descend(
     run = _Run(params, data, edge, on_leave, each_epoch)
     run.tol = _validate.positive(tol, "tol")
     run.limit = _validate.integer(max_iterations, "max_iterations", 1)
+    run.split = bool(split)
     run.depth = None if depth is None else _validate.integer(depth, "depth", 1)
     step, count = _validate.positive(eta, "eta"), _validate.integer(epochs, "epochs")
     every = _validate.integer(record_every, "record_every", 1)
@@ -164,6 +171,7 @@ class _Run:
         self.gamma, self.data, self.edge, self.on_leave = params.gamma, data, edge, on_leave
         self.each_epoch = each_epoch
         self.tol, self.limit, self.depth = 1e-10, 10_000, None  # type: float, int, int | None
+        self.split = True
         self.work = Workspace(len(data.X), params.width)
         self.states: list[FloatArray] = []
         self.residual = np.zeros(len(data.y))
@@ -173,12 +181,18 @@ class _Run:
         self.history: list[tuple[float, int]] = []
         self.recorder = Recorder((params.W, params.A, params.b))
         self._last_good = params
-        self.norm, self.bound = self._norm()
+        self._measure()
         self._buffer = np.zeros_like(self.A)
 
-    def _norm(self) -> tuple[float, float]:
-        norm = operator_norm(self.A)
-        return norm, norm * (1 + 1e-10)
+    def _measure(self) -> None:
+        """Compute the norm of A anew; from here on count how far A has moved."""
+        self.norm, self.moved = operator_norm(self.A), 0.0
+        self.splitting: Splitting | None = None
+
+    @property
+    def bound(self) -> float:
+        """Upper bound on the norm of A: it moves by at most the Frobenius norm of the steps."""
+        return self.norm * (1 + 1e-10) + self.moved
 
     def params(self) -> Params:
         """Return a copy of the parameters, the last finite ones."""
@@ -213,12 +227,12 @@ class _Run:
     def _watch(self, epoch: int) -> Status | None:
         """Keep gamma ||A|| below 1, or say that it is not."""
         if self.each_epoch is not None:
-            self.norm, self.bound = self._norm()
+            self._measure()
             self.gamma = self.each_epoch / self.norm if self.norm > 0 else self.gamma
             return None
-        if self.gamma * self.bound < 1 and self.bound - self.norm <= _REFRESH * self.norm:
+        if self.gamma * self.bound < 1 and self.moved <= _REFRESH * self.norm:
             return None
-        self.norm, self.bound = self._norm()
+        self._measure()
         rate = self.gamma * self.norm
         if rate < 1:
             return None
@@ -230,12 +244,15 @@ class _Run:
             self.gamma = self.edge / self.norm
         else:
             self.A = project(self.A, self.edge / self.gamma)
-            self.norm, self.bound = self._norm()
+            self._measure()
         return None
 
     def _implicit(self) -> Status | None:
-        self.work.load(self.data.X, self.W, self.A, self.gamma)
-        rate = min(self.gamma * self.bound, math.nextafter(1.0, 0.0))
+        if self.splitting is None:
+            plain = Splitting(0.0, self.norm)
+            self.splitting = splitting(self.A, self.norm, self.gamma) if self.split else plain
+        self.work.load(self.data.X, self.W, self.A, self.gamma, self.splitting.shift)
+        rate = min(self.splitting.rate(self.gamma, self.moved), math.nextafter(1.0, 0.0))
         found = self.work.forward(rate, self.tol, self.limit)
         if not found.status.ok:
             return found.status
@@ -245,7 +262,7 @@ class _Run:
 
     def record(self, epoch: int, observe: Observe | None) -> None:
         """Keep a row, with the norm of A computed anew."""
-        self.norm, self.bound = self._norm()
+        self._measure()
         self._last_good = self.params()
         self.recorder.add(
             epoch, self.loss, self.work.Z, self.norm, self.gamma, self.iterations,
@@ -273,8 +290,7 @@ class _Run:
             np.matmul(self.work.Z.T, back, out=self._buffer)
             self._buffer *= self.gamma
             self.A -= self._buffer
-            # The operator norm moves by at most the Frobenius norm of the step.
-            self.bound += float(np.linalg.norm(self._buffer))
+            self.moved += float(np.linalg.norm(self._buffer))
         back *= self.work.Phi > 0
         self.W -= self.data.X.T @ back
         self.b -= eta * (self.work.Z.T @ self.residual)

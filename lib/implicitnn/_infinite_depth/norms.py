@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
@@ -9,6 +11,8 @@ from implicitnn._validate import FloatArray
 
 # Below this size a dense decomposition is faster than Lanczos.
 DENSE = 128
+# Below this share of the norm a multiple of the identity is not worth a second norm.
+_WORTH = 0.1
 
 
 def operator_norm(A: FloatArray, start: FloatArray | None = None) -> float:
@@ -49,6 +53,43 @@ def top_triple(
 def _dense_triple(A: FloatArray) -> tuple[FloatArray, float, FloatArray]:
     u, s, vt = np.linalg.svd(A, full_matrices=False)
     return u[:, 0], float(s[0]), vt[0]
+
+
+@dataclass(frozen=True)
+class Splitting:
+    r"""A = ``shift`` I + E with the operator norm ``distance`` of E."""
+
+    shift: float
+    distance: float
+
+    def rate(self, gamma: float, moved: float = 0.0) -> float:
+        r"""Return :math:`\gamma\lVert E\rVert/(1 - \gamma c)`, c the shift.
+
+        ``moved`` bounds how far A has gone, in operator norm, since the splitting was made.
+        """
+        return gamma * (self.distance + moved) / (1.0 - gamma * self.shift)
+
+
+def splitting(A: FloatArray, norm: float, gamma: float) -> Splitting:
+    r"""Return the splitting of A, of the given norm, that contracts more: c = tr A/m, or c = 0.
+
+    It needs :math:`\gamma\lVert A\rVert < 1`, which implies :math:`\gamma c < 1`.
+
+    Examples
+    --------
+    >>> splitting(np.eye(3), 1.0, 0.5)
+    Splitting(shift=1.0, distance=0.0)
+    >>> splitting(np.array([[0.0, 1.0], [1.0, 0.0]]), 1.0, 0.5)
+    Splitting(shift=0.0, distance=1.0)
+    """
+    plain = Splitting(0.0, norm)
+    mean = float(np.trace(A)) / len(A)
+    if abs(mean) < _WORTH * norm or gamma * norm >= 1:
+        return plain
+    rest = A.copy()
+    rest.flat[:: len(A) + 1] -= mean
+    split = Splitting(mean, operator_norm(rest))
+    return split if split.rate(gamma) < plain.rate(gamma) else plain
 
 
 def smallest_singular_value(Z: FloatArray) -> float:

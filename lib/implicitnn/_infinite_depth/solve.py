@@ -3,6 +3,11 @@ r"""The fixed point and its adjoint, by iteration in buffers that are reused.
 One pass of the forward map is a matrix product and one compiled sweep over its result; the same
 holds for the adjoint. Stopping is rigorous: with contraction factor g a step of length s leaves an
 error of at most g s/(1 - g).
+
+A multiple of the identity may be split off: with A = c I + E and gamma c < 1 the equation
+z = relu(gamma c z + r) is solved by z = relu(r)/(1 - gamma c), so that the map
+Z -> relu(gamma Z E + Phi)/(1 - gamma c) has the same fixed point as relu(gamma Z A + Phi). It
+contracts by gamma ||E||/(1 - gamma c), which is much smaller when A is near c I.
 """
 
 from __future__ import annotations
@@ -31,8 +36,10 @@ def _compiled(function: F) -> F:
 
 
 @_compiled
-def _relu_sweep(out: FloatArray, drive: FloatArray, old: FloatArray) -> tuple[float, float]:
-    """Make ``out`` relu(out + drive); return its squared distance from ``old`` and its square."""
+def _relu_sweep(
+    out: FloatArray, drive: FloatArray, old: FloatArray, scale: float
+) -> tuple[float, float]:
+    """Make ``out`` scale relu(out + drive); return its squared distance from ``old``, square."""
     step = 0.0
     size = 0.0
     for i in range(out.shape[0]):
@@ -41,6 +48,7 @@ def _relu_sweep(out: FloatArray, drive: FloatArray, old: FloatArray) -> tuple[fl
             # not max(): a NaN must stay one
             if value <= 0.0:
                 value = 0.0
+            value *= scale
             change = value - old[i, j]
             step += change * change
             size += value * value
@@ -50,14 +58,14 @@ def _relu_sweep(out: FloatArray, drive: FloatArray, old: FloatArray) -> tuple[fl
 
 @_compiled
 def _mask_sweep(
-    out: FloatArray, b: FloatArray, Z: FloatArray, old: FloatArray
+    out: FloatArray, b: FloatArray, Z: FloatArray, old: FloatArray, scale: float
 ) -> tuple[float, float]:
-    """Make ``out`` (out + b) where Z > 0, else 0; return squared distance from ``old``, square."""
+    """Make ``out`` scale (out + b) where Z > 0, else 0; return what :func:`_relu_sweep` does."""
     step = 0.0
     size = 0.0
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
-            value = out[i, j] + b[j]
+            value = scale * (out[i, j] + b[j])
             if Z[i, j] <= 0.0:
                 value = 0.0
             change = value - old[i, j]
@@ -90,31 +98,37 @@ class Workspace:
         self.Z, self._Z2 = np.zeros(shape), np.zeros(shape)
         self.U, self._U2 = np.zeros(shape), np.zeros(shape)
         self.G = np.zeros((width, width))
+        self.scale = 1.0
 
-    def load(self, X: FloatArray, W: FloatArray, A: FloatArray, gamma: float) -> None:
-        """Set the features relu(X W) and the matrix gamma A."""
+    def load(
+        self, X: FloatArray, W: FloatArray, A: FloatArray, gamma: float, shift: float = 0.0
+    ) -> None:
+        """Set the features relu(X W) and the matrix gamma (A - shift I); gamma shift < 1."""
         with np.errstate(all="ignore"):  # overflow is reported by the status of the solve
             np.matmul(X, W, out=self.Phi)
             np.maximum(self.Phi, 0.0, out=self.Phi)
             np.multiply(A, gamma, out=self.G)
+        self.scale = 1.0 / (1.0 - gamma * shift)
+        if shift:
+            self.G.flat[:: len(self.G) + 1] -= gamma * shift
 
     def forward(self, rate: float, tol: float, limit: int) -> Report:
-        """Iterate Z = relu(Z G + Phi) from the Z at hand."""
+        """Iterate Z = scale relu(Z G + Phi) from the Z at hand."""
 
         def sweep() -> tuple[float, float]:
             np.matmul(self.Z, self.G, out=self._Z2)
-            found = _relu_sweep(self._Z2, self.Phi, self.Z)
+            found = _relu_sweep(self._Z2, self.Phi, self.Z, self.scale)
             self.Z, self._Z2 = self._Z2, self.Z
             return found
 
         return _iterate(sweep, rate, tol, limit)
 
     def adjoint(self, b: FloatArray, rate: float, tol: float, limit: int) -> Report:
-        """Iterate U = S * (1 b^T + U G^T) from the U at hand, S the active units."""
+        """Iterate U = scale S * (1 b^T + U G^T) from the U at hand, S the active units."""
 
         def sweep() -> tuple[float, float]:
             np.matmul(self.U, self.G.T, out=self._U2)
-            found = _mask_sweep(self._U2, b, self.Z, self.U)
+            found = _mask_sweep(self._U2, b, self.Z, self.U, self.scale)
             self.U, self._U2 = self._U2, self.U
             return found
 

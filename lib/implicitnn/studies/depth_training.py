@@ -38,10 +38,11 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
 
     ``rises`` counts the epochs in which the loss grew. ``sigma_ratio`` is the smallest recorded
     sigma_min(Z) over the first; ``cold_first`` and ``cold_last`` are the forward iterations from
-    zero, to a relative error of 1e-8, at the first and the last parameters. ``curve_`` columns hold
-    about 50 recorded epochs. ``needed_beta``, ``needed_gamma``, ``needed_eta``: smallest scale that
-    the conditions allow, gamma and the largest step there (0 when there is none), for the infinite
-    model.
+    zero, of the network's own map and to a relative error of 1e-8, at the first and the last
+    parameters. ``curve_`` columns hold about 50 recorded epochs; ``curve_iterations`` are of the
+    warm iteration with a multiple of the identity split off. ``needed_beta``, ``needed_gamma``,
+    ``needed_eta``: smallest scale that the conditions allow, gamma and the largest step there (0
+    when there is none), for the infinite model.
     """
     N, m, epochs = (integer(settings[key], key, 1) for key in ("N", "m", "epochs"))
     gamma, model = real(settings["gamma"], "gamma"), str(settings["model"])
