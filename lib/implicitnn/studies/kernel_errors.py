@@ -58,7 +58,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     >>> errors["ck_absolute"] < errors["ck_published_absolute"] + 1e-9
     True
     """
-    n, mean = _validate.integer(settings["n"], "n", 1), float(str(settings["mean"]))
+    n, mean = _validate.integer(settings["n"], "n", 1), _validate.real(settings["mean"], "mean")
     network = DEQ(activations.get(str(settings["activation"])), SIGMA_A2)
     sample, stated = draw(n, mean, seed), draw(n, mean, seed, scale="covariance")
     gram = sample.X @ sample.X.T
@@ -130,7 +130,7 @@ def small_means(sizes: tuple[int, ...]) -> list[dict[str, object]]:
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    return float(str(settings["n"])) ** 2
+    return _validate.integer(settings["n"], "n", 1) ** 2
 
 
 STUDY = Study(

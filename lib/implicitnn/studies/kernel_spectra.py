@@ -82,7 +82,7 @@ def _cells(source: str, sizes: list[int]) -> list[dict[str, object]]:
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    return float(str(settings["n"])) ** 3
+    return _validate.integer(settings["n"], "n", 1) ** 3
 
 
 STUDY = Study(

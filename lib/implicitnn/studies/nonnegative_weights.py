@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import infinite_depth as deep
-from implicitnn._validate import FloatArray
+from implicitnn._validate import FloatArray, real
 from implicitnn.infinite_depth import Params
 from implicitnn.sweeps import Study
 
@@ -35,7 +35,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     ``bound_ratio`` is :math:`\sigma_{\min}(Z)(1+g)/\sigma_{\min}(\Phi)`, at least 1 by the lemma;
     1 where a sample drives no unit, so that the right side is 0 and nothing is bounded.
     """
-    kind, rate = str(settings["kind"]), float(str(settings["rate"]))
+    kind, rate = str(settings["kind"]), real(settings["rate"], "rate")
     rng = np.random.default_rng([seed, KINDS.index(kind), int(1000 * rate)])
     m = int(rng.integers(12, 60))
     N, d = m // 4, m // 2

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import activations, kernels, simulate
-from implicitnn._validate import FloatArray
+from implicitnn._validate import FloatArray, integer
 from implicitnn.specs import DEQ
 from implicitnn.sweeps import Study
 
@@ -54,7 +54,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     True
     """
     X = points()
-    width = int(str(settings["width"]))
+    width = integer(settings["width"], "width", 1)
     network = DEQ(activations.get(str(settings["activation"])), SIGMA_A2)
     spec = network.at(float(np.sqrt((X * X).sum() / len(X))))
     theory = {params: kernels.ntk(spec, X, params=params) for params in PARAMS}

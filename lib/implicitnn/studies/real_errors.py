@@ -136,7 +136,7 @@ def _cells(
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    return 4e4 + float(str(settings["n"])) ** 2
+    return 4e4 + _validate.integer(settings["n"], "n", 1) ** 2
 
 
 FINER = ((40, 7), (156, 14), (628, 28))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from implicitnn import infinite_depth as deep
-from implicitnn._validate import FloatArray
+from implicitnn._validate import FloatArray, real
 from implicitnn.infinite_depth import Params, Status
 from implicitnn.sweeps import Study
 
@@ -42,7 +42,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     ``uniqueness``: relative distance of the fixed points from two starts. ``observed_rate``: the
     geometric mean of the ratios of successive steps.
     """
-    kind, rate = str(settings["kind"]), float(str(settings["rate"]))
+    kind, rate = str(settings["kind"]), real(settings["rate"], "rate")
     rng = np.random.default_rng([seed, KINDS.index(kind), int(1000 * rate)])
     A = weights(kind, WIDTH, rng)
     X = rng.standard_normal((SAMPLES, INPUTS))

@@ -159,8 +159,8 @@ def _cells(sizes: tuple[int, ...], standard: tuple[int, ...]) -> list[dict[str, 
 
 
 def _cost(settings: Mapping[str, object]) -> float:
-    N = float(str(settings["N"]))
-    return N**3 if settings["property"] == "standard" else N**2 / 4
+    N = integer(settings["N"], "N", 2)
+    return float(N**3) if settings["property"] == "standard" else N**2 / 4
 
 
 STUDY = Study(
