@@ -223,6 +223,17 @@ def test_results_repeat_exactly_and_are_symmetric():
             assert (a == b).all() and (a == a.T).all()
 
 
+@pytest.mark.parametrize("n", [33, 64, 96, 129, 200])
+def test_mirrored_tiles_agree_with_a_pass_over_every_entry(n):
+    # whole tiles, cut ones and those on the diagonal take different ways into the matrix
+    X = gaussian_data(n, 20, 15)
+    for spec in FAST:
+        mirrored = kernels.ck_and_ntk(spec, X, params="all")
+        every = kernels.ck_and_ntk(spec, X, X.copy(), params="all")
+        for a, b in zip(mirrored, every, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=TOL * a.max())
+
+
 def test_threads_do_not_change_results(monkeypatch):
     from implicitnn._kernels import threads as _threads
 

@@ -84,8 +84,9 @@ def ck_and_ntk(
 
     Moments of one variable are verified against adaptive integration, once for each decade of the
     variance. Sampled entries are checked against an exact route. A bend of the activation may be as
-    narrow as 1/3000; a narrower one must lie at 0 or at a declared kink. Memory: the two results
-    and small blocks.
+    narrow as 1/3000; a narrower one must lie at 0 or at a declared kink. Bends are looked for on
+    :math:`|t| \le 21` only, or up to twice the largest kink where that is further out; a bend
+    beyond must be declared as a kink. Memory: the two results and small blocks.
 
     Parameters
     ----------

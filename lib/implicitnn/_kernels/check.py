@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from implicitnn._kernels import diagonal as _diagonal
 from implicitnn._kernels import engine as _engine
 from implicitnn._kernels.engine import Job
+from implicitnn._kernels.samples_q import Samples
 from implicitnn.errors import AccuracyError, AccuracyWarning
 
 FloatArray = NDArray[np.float64]
@@ -60,16 +61,22 @@ def _subset(q: FloatArray, rng: np.random.Generator) -> NDArray[np.int64]:
 def errors(job: Job, probe: Probe) -> FloatArray:
     """Scaled errors at the probed entries, (2, m); NaN where the exact route itself was taken."""
     ck, ntk = _engine.solve_listed(job, probe.index, probe.inner, patient=False)
-    one = _diagonal.at(job.spec, job.left.q[probe.index[0]])
-    two = _diagonal.at(job.spec, job.right.q[probe.index[1]])
+    one, two = (
+        _sizes(job, *place) for place in zip((job.left, job.right), probe.index, strict=True)
+    )
     result = []
-    for out, value, a, b in (
-        (job.first, ck, one.ck, two.ck),
-        (job.second, ntk, one.ntk(job.params), two.ntk(job.params)),
-    ):
+    for out, value, a, b in zip((job.first, job.second), (ck, ntk), one, two, strict=True):
         scale = np.maximum(np.sqrt(a) * np.sqrt(b), 1e-300)
         result.append(np.abs(out[probe.index[0], probe.index[1]] - value) / scale)
     return np.stack(result)
+
+
+def _sizes(job: Job, samples: Samples, place: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
+    """Diagonal values of both kernels at chosen samples; a symmetric result has them already."""
+    if job.symmetric:
+        return job.first[place, place], job.second[place, place]
+    diagonal = _diagonal.at(job.spec, samples.q[place])
+    return diagonal.ck, diagonal.ntk(job.params)
 
 
 def verify(job: Job, probe: Probe) -> None:

@@ -20,6 +20,7 @@ from implicitnn._kernels import passes as _passes
 from implicitnn._kernels import threads as _threads
 from implicitnn._kernels.diagonal import Diagonal, Spec
 from implicitnn._kernels.samples_q import Samples
+from implicitnn._kernels.tiles import ROWS
 from implicitnn.errors import AccuracyWarning
 from implicitnn.specs import DEQ
 
@@ -55,7 +56,7 @@ class Job:
     def panels(self) -> list[Panel]:
         """Panels of rows."""
         n = self.first.shape[0]
-        return [(i, min(n, i + _passes.ROWS)) for i in range(0, n, _passes.ROWS)]
+        return [(i, min(n, i + ROWS)) for i in range(0, n, ROWS)]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ of pieces and quadrature give g to 1e-16 absolutely, the others relatively.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ from implicitnn._kernels import exponential as _exponential
 from implicitnn._kernels import piecewise as _piecewise
 from implicitnn._kernels.diagonal import Diagonal, Spec
 from implicitnn._kernels.homogeneous import Shape, half_chord
+from implicitnn._kernels.kinks import density, folded, jumps
 from implicitnn._kernels.layer import Layer
 from implicitnn._kernels.passes import mehler, mehler_gap
 from implicitnn.activations import elu
@@ -56,6 +57,17 @@ class Moments(Protocol):
     def __call__(self, gap: FloatArray) -> tuple[FloatArray, FloatArray]: ...
 
 
+@dataclass(frozen=True)
+class _Middles:
+    r"""Roots of both variances; v, :math:`E\phi'^2` and :math:`E(w\phi')^2` less its mean part."""
+
+    root1: FloatArray
+    root2: FloatArray
+    variance: FloatArray
+    slope: FloatArray
+    stretch: FloatArray
+
+
 @dataclass
 class _Pairs:
     """Variances, energies and squared slopes of m pairs, with what the geometry needs."""
@@ -63,6 +75,7 @@ class _Pairs:
     layer: Layer
     v1: FloatArray
     v2: FloatArray
+    _middles: tuple[NDArray[np.bool_], _Middles] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         every, back = np.unique(np.concatenate([self.v1, self.v2]), return_inverse=True)
@@ -85,6 +98,16 @@ class _Pairs:
     def tiny(self, gap: FloatArray) -> NDArray[np.bool_]:
         """Whether u - v is far below the standard deviation and the bends of phi."""
         return np.asarray(self.half(gap) <= TINY * np.minimum(self.size, self.layer.width**2))
+
+    def middles(self, some: NDArray[np.bool_]) -> _Middles:
+        """Moments between the two variances of some pairs; kept for the next step of Newton."""
+        if self._middles is None or not np.array_equal(self._middles[0], some):
+            s1, s2 = np.sqrt(self.v1[some]), np.sqrt(self.v2[some])
+            variance = 0.25 * (s1 + s2) ** 2
+            energy, bend, slope, stretch = self.layer.moments_and_stretch(variance)
+            stretch = stretch - (variance * bend) ** 2 / np.maximum(energy, SILENT)
+            self._middles = some, _Middles(s1, s2, variance, slope, np.maximum(stretch, 0.0))
+        return self._middles[1]
 
     def complement(self, value: FloatArray) -> FloatArray:
         """The complement g for E phi(u) phi(v) = value."""
@@ -256,48 +279,21 @@ def _with_leading_order(
     tiny = p.tiny(gap)
     if not tiny.any():
         return rise, product
-    s1, s2, size = np.sqrt(p.v1[tiny]), np.sqrt(p.v2[tiny]), p.size[tiny]
-    middle = 0.25 * (s1 + s2) ** 2
+    found = p.middles(tiny)
+    s1, s2, middle, size = found.root1, found.root2, found.variance, p.size[tiny]
     along = 0.5 * (s1 - s2) * (s1 + s2) / middle
     across = 2.0 * size * gap[tiny] * (1.0 - 0.25 * (s1 - s2) ** 2 / middle)
-    energy, bend, slope = p.layer.moments(middle)
-    stretch = p.layer.stretch(middle) - (middle * bend) ** 2 / np.maximum(energy, SILENT)
-    total = 0.5 * along**2 * np.maximum(stretch, 0.0) + 0.5 * across * slope
+    total = 0.5 * along**2 * found.stretch + 0.5 * across * found.slope
     product = product.copy()
     product[tiny] = 0.5 * (p.slope1 + p.slope2)[tiny]
-    for kink, jump in _jumps(p.layer):
-        weight = jump**2 * _density(kink, middle)
-        first, third = _folded(along * kink, np.sqrt(across))
+    for kink, jump in jumps(p.layer):
+        weight = jump**2 * density(kink, middle)
+        first, third = folded(along * kink, np.sqrt(across))
         product[tiny] -= 0.5 * weight * first
         total -= weight * third / 12.0
     rise = rise.copy()
     rise[tiny] = np.maximum(total, 0.0) / p.scale[tiny]
     return rise, product
-
-
-def _jumps(layer: Layer) -> list[tuple[float, float]]:
-    result = []
-    for kink in layer.phi.kinks:
-        step = 1e-9 * max(1.0, abs(kink))
-        below, above = layer.phi.df(np.array([kink - step, kink + step]))
-        result.append((kink, float(above - below)))
-    return result
-
-
-def _density(t: float, variance: FloatArray) -> FloatArray:
-    return np.asarray(np.exp(-0.5 * t * t / variance) / np.sqrt(2.0 * np.pi * variance))
-
-
-def _folded(mean: FloatArray, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """E|z| and E|z|^3 for z ~ N(mean, spread^2)."""
-    from scipy.special import erf
-
-    # beyond 40 standard deviations z has the sign of its mean
-    ratio = np.clip(mean / np.maximum(spread, SILENT), -40.0, 40.0)
-    peak = spread * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * ratio**2)
-    side = mean * erf(ratio / math.sqrt(2.0))
-    square, even = spread**2, mean**2
-    return peak + side, peak * (even + 2.0 * square) + side * (even + 3.0 * square)
 
 
 def moments(pairs: _Pairs, tol: float, patient: bool) -> Moments:

@@ -99,15 +99,18 @@ class Layer:
                 result[:, rows] = _rules.moments(self.phi, v, *plan.rule(self._moved, v))
         return result[0], result[1], result[2]
 
-    def stretch(self, variance: FloatArray) -> FloatArray:
-        r""":math:`E(t\phi'(t))^2` for t of these variances, (m,)."""
-        result = np.empty(variance.size)
+    def moments_and_stretch(
+        self, variance: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        r"""The same, and :math:`E(t\phi'(t))^2` for t of these variances; each (m,)."""
+        result = np.empty((4, variance.size))
         for rows, plan in self._groups(variance):
             v = variance[rows]
-            x, weight = plan.rule(self._moved, v)
-            t = np.sqrt(v)[:, None] * x
-            result[rows] = ((t * self.phi.df(t.ravel()).reshape(t.shape)) ** 2 * weight).sum(axis=1)
-        return result
+            with np.errstate(over="ignore", invalid="ignore"):
+                result[:, rows] = _rules.moments_and_stretch(
+                    self.phi, v, *plan.rule(self._moved, v)
+                )
+        return result[0], result[1], result[2], result[3]
 
     def hermite(self, variance: FloatArray, terms: int) -> FloatArray:
         """Orthonormal Hermite coefficients of phi, (m, terms)."""

@@ -6,7 +6,6 @@ and above the diagonal are evaluated; each is written twice while it is in cache
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,13 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from implicitnn._kernels.simd import BLOCK, clenshaw_pair, horner_pair
+from implicitnn._kernels.simd import BLOCK, LANES, extremes, homogeneous_row, table_row
+from implicitnn._kernels.tiles import ROWS, WIDTH, store_tile
 
 FloatArray = NDArray[np.float64]
-# rows of a panel: two tiles of results then fit the first-level cache
-ROWS = 32
-# row length of a tile: a little more than BLOCK, so that columns do not fall on one cache set
-WIDTH = BLOCK + 4
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -32,24 +28,39 @@ def compiled(function: F) -> F:
 
 
 @compiled
-def write_block(
-    out: FloatArray, tile: FloatArray, i0: int, i1: int, j0: int, j1: int, symmetric: bool
+def write_tile(
+    out: FloatArray,
+    tile: FloatArray,
+    start: int,
+    i0: int,
+    i1: int,
+    j0: int,
+    j1: int,
+    symmetric: bool,
 ) -> None:
-    """Copy a block of results into ``out``, and its transpose when the kernel is symmetric."""
+    """Copy a tile of results into ``out``, and its transpose when the kernel is symmetric."""
+    columns = out.shape[1]
     apart = j0 >= i1
-    if apart or not symmetric:
-        for i in range(i0, i1):
-            for j in range(j0, j1):
-                out[i, j] = tile[i - i0, j - j0]
-    if apart and symmetric:
-        for j in range(j0, j1):
-            for i in range(i0, i1):
-                out[j, i] = tile[i - i0, j - j0]
-    elif symmetric:
-        for i in range(i0, i1):
+    if i1 - i0 == ROWS and j1 - j0 == BLOCK and (apart or not symmetric):
+        store_tile(
+            tile,
+            start,
+            out.reshape(-1),
+            i0 * columns + j0,
+            j0 * columns + i0,
+            columns,
+            symmetric,
+        )
+        return
+    for i in range(i0, i1):
+        at = start + (i - i0) * WIDTH - j0
+        if symmetric:
             for j in range(max(i, j0), j1):
-                out[i, j] = tile[i - i0, j - j0]
-                out[j, i] = tile[i - i0, j - j0]
+                out[i, j] = tile[at + j]
+                out[j, i] = tile[at + j]
+        else:
+            for j in range(j0, j1):
+                out[i, j] = tile[at + j]
 
 
 @compiled
@@ -59,28 +70,29 @@ def scan(
     inv2: FloatArray,
     i0: int,
     i1: int,
-    cut: float,
     symmetric: bool,
     result: FloatArray,
 ) -> None:
-    """Smallest and largest cosine below ``cut`` off the diagonal, and how many reach ``cut``.
+    """Smallest and largest cosine off the diagonal, into ``result``.
 
     Rows and columns with inv = 0 are passed over. A largest value of -2 means there is none.
     """
-    low, top, count = 2.0, -2.0, 0
-    columns = gram.shape[1]
+    columns, flat = gram.shape[1], gram.reshape(-1)
+    found = np.empty(2 * LANES)
+    found[:LANES], found[LANES:] = 2.0, -2.0
+    low, top = 2.0, -2.0
     for i in range(i0, i1):
         scale = inv1[i]
         if scale == 0.0:
             continue
-        for j in range(i + 1 if symmetric else 0, columns):
-            y = gram[i, j] * (scale * inv2[j])
-            used = inv2[j] > 0.0
-            below = y < cut
-            low = min(low, y if used and below else 2.0)
-            top = max(top, y if used and below else -2.0)
-            count += 0 if below else 1
-    result[0], result[1], result[2] = low, top, count
+        start = i + 1 if symmetric else 0
+        runs = (columns - start) // LANES
+        extremes(flat, i * columns + start, inv2, start, runs, scale, found)
+        for j in range(start + runs * LANES, columns):
+            if inv2[j] > 0.0:
+                y = gram[i, j] * (scale * inv2[j])
+                low, top = min(low, y), max(top, y)
+    result[0], result[1] = min(low, found[:LANES].min()), max(top, found[LANES:].max())
 
 
 @compiled
@@ -163,134 +175,168 @@ def products(left: FloatArray, right: FloatArray, index: NDArray[np.int64]) -> F
 
 
 @compiled
+def _padded(source: FloatArray, i0: int, i1: int, j0: int, j1: int, buffer: FloatArray) -> None:
+    """Copy a block that is less than BLOCK wide into a buffer of rows that are BLOCK long."""
+    for i in range(i0, i1):
+        for j in range(j0, j1):
+            buffer[(i - i0) * BLOCK + j - j0] = source[i, j]
+
+
+@compiled
+def _table_block(
+    source: FloatArray,
+    at: int,
+    step: int,
+    rows: FloatArray,
+    column: FloatArray,
+    basis: FloatArray,
+    coefficients: FloatArray,
+    ranks: NDArray[np.int64],
+    tile: FloatArray,
+) -> None:
+    for m in range(rows.shape[0]):
+        place = m * WIDTH
+        table_row(
+            source,
+            at + m * step,
+            rows[m],
+            column,
+            basis,
+            coefficients[m],
+            ranks,
+            ranks.size,
+            tile,
+            place,
+            place + ROWS * WIDTH,
+        )
+
+
+@compiled
 def table_panel(
-    gram: FloatArray,
     first: FloatArray,
     second: FloatArray,
     i0: int,
     i1: int,
     basis: FloatArray,
+    columns: FloatArray,
     rows: FloatArray,
-    middle: float,
-    stretch: float,
-    inv1: FloatArray,
-    inv2: FloatArray,
-    scale1: FloatArray,
-    scale2: FloatArray,
+    coefficients: FloatArray,
+    ranks: NDArray[np.int64],
     symmetric: bool,
 ) -> None:
-    r"""Evaluate both tables on a panel of rows.
+    """Evaluate both tables on a panel of rows; ``first`` holds the inner products before.
 
-    y = stretch (cos - middle); ``basis`` (blocks, rank * BLOCK); ``rows``
-    (panel, degree * rank * 2); ``inv`` 1/|x|; ``scale`` (2, n): the size of the
-    two kernels.
+    ``basis`` (blocks, rank * BLOCK) and ``columns`` (blocks, 3 * BLOCK) belong to the columns,
+    ``rows`` (n, 4) and ``coefficients`` (panel, 2 * sum of ranks) to the rows: see
+    :func:`implicitnn._kernels.simd.table_row`.
     """
-    columns = gram.shape[1]
-    rank = basis.shape[1] // BLOCK
-    degree = rows.shape[1] // (2 * rank)
-    work = np.zeros(3 * BLOCK)
-    tile1, tile2 = np.empty((ROWS, WIDTH)), np.empty((ROWS, WIDTH))
-    for j0 in range(i0 // BLOCK * BLOCK if symmetric else 0, columns, BLOCK):
-        j1 = min(columns, j0 + BLOCK)
-        t = basis[j0 // BLOCK]
-        for i in range(i0, i1):
-            for j in range(j0, j1):
-                y = (gram[i, j] * inv1[i] * inv2[j] - middle) * stretch
-                work[j - j0] = 2.0 * min(1.0, max(-1.0, y))
-            clenshaw_pair(work, t, rows[i - i0], degree, rank)
-            for j in range(j0, j1):
-                tile1[i - i0, j - j0] = work[BLOCK + j - j0] * (scale1[0, i] * scale2[0, j])
-                tile2[i - i0, j - j0] = work[2 * BLOCK + j - j0] * (scale1[1, i] * scale2[1, j])
-        write_block(first, tile1, i0, i1, j0, j1, symmetric)
-        write_block(second, tile2, i0, i1, j0, j1, symmetric)
+    width = first.shape[1]
+    flat, part = first.reshape(-1), rows[i0:i1]
+    buffer, tile = np.zeros(ROWS * BLOCK), np.empty(2 * ROWS * WIDTH)
+    for j0 in range(i0 // BLOCK * BLOCK if symmetric else 0, width, BLOCK):
+        j1, block = min(width, j0 + BLOCK), j0 // BLOCK
+        source, at, step = flat, i0 * width + j0, width
+        if j1 - j0 < BLOCK:
+            _padded(first, i0, i1, j0, j1, buffer)
+            source, at, step = buffer, 0, BLOCK
+        _table_block(
+            source, at, step, part, columns[block], basis[block], coefficients, ranks, tile
+        )
+        write_tile(first, tile, 0, i0, i1, j0, j1, symmetric)
+        write_tile(second, tile, ROWS * WIDTH, i0, i1, j0, j1, symmetric)
 
 
 @compiled
-def _two_sided(
-    work: FloatArray, gap: FloatArray, near: FloatArray, far: FloatArray, total: float
-) -> None:
-    """Both polynomials at gaps t^2 in [0, total]: in t below half, in its mirror above."""
-    limit = 0.5 * total
-    stretch = 2.0 / math.sqrt(limit)
-    above, below = 0, 0
-    for j in range(BLOCK):
-        far_side = 1 if gap[j] > limit else 0
-        above += far_side
-        below += 1 - far_side
-        work[j] = math.sqrt(min(limit, gap[j])) * stretch - 1.0
-    if below:
-        horner_pair(work, near, near.size // 2)
-    if above:
-        other = np.empty(3 * BLOCK)
-        for j in range(BLOCK):
-            other[j] = math.sqrt(min(limit, total - gap[j])) * stretch - 1.0
-        horner_pair(other, far, far.size // 2)
-        for j in range(BLOCK):
-            if gap[j] > limit:
-                work[BLOCK + j], work[2 * BLOCK + j] = other[BLOCK + j], other[2 * BLOCK + j]
+def _homogeneous_block(
+    source: FloatArray,
+    at: int,
+    step: int,
+    rows: FloatArray,
+    column: FloatArray,
+    near: FloatArray,
+    far: FloatArray,
+    tile: FloatArray,
+    ends: NDArray[np.bool_],
+) -> bool:
+    """Whether any row has entries near an end of the table; ``ends`` tells which."""
+    found = False
+    for m in range(rows.shape[0]):
+        place = m * WIDTH
+        ends[m] = homogeneous_row(
+            source,
+            at + m * step,
+            rows[m],
+            column,
+            near,
+            near.size // 2,
+            far,
+            far.size // 2,
+            tile,
+            place,
+            place + ROWS * WIDTH,
+        )
+        found |= ends[m]
+    return found
 
 
 @compiled
 def homogeneous_panel(
-    gram: FloatArray,
     first: FloatArray,
     second: FloatArray,
     i0: int,
     i1: int,
     near: FloatArray,
     far: FloatArray,
-    constants: FloatArray,
-    data1: FloatArray,
-    data2: FloatArray,
-    everything: bool,
+    columns: FloatArray,
+    rows: FloatArray,
     symmetric: bool,
-    edge: float,
     index: NDArray[np.int64],
 ) -> int:
-    r"""Evaluate the one-dimensional table of a positively homogeneous activation.
+    """Evaluate the one-dimensional table of a positively homogeneous activation.
 
-    Entries within ``edge`` of either end of the range of t^2 are listed in ``index`` (2, room), to
-    be done with more care; returns their number.
-
-    ``near``, ``far`` (degree * 2): k and D/(1 - sa2 D) as polynomials in t and in its mirror;
-    ``constants`` (r_max, sb2, sc2, sa2, largest t^2); ``data`` rows: sqrt(v), 1/sqrt(v), half of
-    sc2 + sa2 (c^2 - 2 c m), c^2/2 - c m.
+    ``first`` holds the inner products before. Entries near either end of the table are listed in
+    ``index`` (2, room), to be done with more care; returns their number. ``near``, ``far``
+    (degree * 2), ``columns`` (blocks, 4 * BLOCK), ``rows`` (n, 14): see
+    :func:`implicitnn._kernels.simd.homogeneous_row`.
     """
-    columns = gram.shape[1]
-    work, gap = np.zeros(3 * BLOCK), np.full(BLOCK, 0.5 * constants[4])
-    tile1, tile2 = np.empty((ROWS, WIDTH)), np.empty((ROWS, WIDTH))
-    r_max, sb2, sc2, sa2, total = (
-        constants[0],
-        constants[1],
-        constants[2],
-        constants[3],
-        constants[4],
-    )
-    found, last = 0, total - edge
-    for j0 in range(i0 // BLOCK * BLOCK if symmetric else 0, columns, BLOCK):
-        j1 = min(columns, j0 + BLOCK)
-        for i in range(i0, i1):
-            for j in range(j0, j1):
-                drive = sb2 * gram[i, j] + data1[2, i] + data2[2, j]
-                gap[j - j0] = min(total, max(0.0, r_max - drive * (data1[1, i] * data2[1, j])))
-            outside = 0
-            for j in range(BLOCK):
-                outside += (1 if gap[j] < edge else 0) + (1 if gap[j] > last else 0)
-            if outside:
-                for j in range(max(j0, i + 1) if symmetric else j0, j1):
-                    if gap[j - j0] < edge or gap[j - j0] > last:
-                        index[0, found], index[1, found] = i, j
-                        found += 1
-            _two_sided(work, gap, near, far, total)
-            for j in range(j0, j1):
-                k = work[BLOCK + j - j0]
-                d = work[2 * BLOCK + j - j0]
-                g = data1[0, i] * data2[0, j] * k + (data1[3, i] + data2[3, j])
-                extra = (sb2 * gram[i, j] + sc2) * d if everything else 0.0
-                tile1[i - i0, j - j0] = g
-                tile2[i - i0, j - j0] = g + sa2 * d * g + extra
-        write_block(first, tile1, i0, i1, j0, j1, symmetric)
-        write_block(second, tile2, i0, i1, j0, j1, symmetric)
+    width, found = first.shape[1], 0
+    flat, part, ends = first.reshape(-1), rows[i0:i1], np.zeros(ROWS, dtype=np.bool_)
+    buffer, tile = np.zeros(ROWS * BLOCK), np.empty(2 * ROWS * WIDTH)
+    for j0 in range(i0 // BLOCK * BLOCK if symmetric else 0, width, BLOCK):
+        j1, column = min(width, j0 + BLOCK), columns[j0 // BLOCK]
+        source, at, step = flat, i0 * width + j0, width
+        if j1 - j0 < BLOCK:
+            _padded(first, i0, i1, j0, j1, buffer)
+            source, at, step = buffer, 0, BLOCK
+        if _homogeneous_block(source, at, step, part, column, near, far, tile, ends):
+            for i in range(i0, i1):
+                if ends[i - i0]:
+                    found = _list_ends(first, rows[i], column, i, j0, j1, symmetric, index, found)
+        write_tile(first, tile, 0, i0, i1, j0, j1, symmetric)
+        write_tile(second, tile, ROWS * WIDTH, i0, i1, j0, j1, symmetric)
+    return found
+
+
+@compiled
+def _list_ends(
+    gram: FloatArray,
+    row: FloatArray,
+    column: FloatArray,
+    i: int,
+    j0: int,
+    j1: int,
+    symmetric: bool,
+    index: NDArray[np.int64],
+    found: int,
+) -> int:
+    """Add the entries of one row and block whose gap is near an end of its range."""
+    for j in range(max(j0, i + 1) if symmetric else j0, j1):
+        m = j - j0
+        drive = row[4] * gram[i, j] + (row[0] + column[m])
+        gap = min(row[6], max(0.0, row[5] - drive * (row[1] * column[BLOCK + m])))
+        if gap < row[9] or gap > row[10]:
+            index[0, found], index[1, found] = i, j
+            found += 1
     return found
 
 

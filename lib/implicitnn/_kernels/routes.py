@@ -18,6 +18,7 @@ from implicitnn._kernels.diagonal import NormMap, Spec
 from implicitnn._kernels.engine import Coverage, Job, Panel
 from implicitnn._kernels.samples_q import Samples, norm_range
 from implicitnn._kernels.simd import BLOCK
+from implicitnn._kernels.tiles import ROWS
 from implicitnn.specs import DEQ
 
 FloatArray = NDArray[np.float64]
@@ -56,36 +57,30 @@ def homogeneous(job: Job) -> None:
     shape = _homogeneous.Shape.of(spec.phi)
     a2, c = spec.sigma_a2, shape.offset
 
+    total = _homogeneous.largest(spec)
+    limit = 0.5 * total
+    every = float(job.params == "all")
+    table = [1.0 - a2 * shape.top, total, limit, 2.0 / math.sqrt(limit), EDGE, total - EDGE]
+    rest = [a2, every * spec.sigma_b2, every * spec.sigma_c2]
+    constants = np.array([spec.sigma_b2, *table, *rest])
+
     def prepare(samples: Samples) -> FloatArray:
         root = _homogeneous.variances(spec, samples.q)
         inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
         lift = 0.5 * c * c - c * shape.mean * root
-        return np.stack([root, inverse, 0.5 * spec.sigma_c2 + a2 * lift, lift])
+        return np.stack([0.5 * spec.sigma_c2 + a2 * lift, inverse, root, lift])
 
     data1 = prepare(job.left)
-    data2 = data1 if job.symmetric else prepare(job.right)
+    columns = _tile(data1 if job.symmetric else prepare(job.right))
+    fixed = np.broadcast_to(constants[:, None], (constants.size, data1.shape[1]))
+    rows = np.ascontiguousarray(np.concatenate([data1, fixed]).T)
     near, far = (_homogeneous.series(spec, side, job.tol / 50).ravel() for side in (False, True))
-    constants = np.array(
-        [1.0 - a2 * shape.top, spec.sigma_b2, spec.sigma_c2, a2, _homogeneous.largest(spec)]
-    )
-    room = _passes.ROWS * job.first.shape[1]
+    room = ROWS * job.first.shape[1]
 
     def work(panel: Panel) -> None:
         index = np.empty((2, room), dtype=np.int64)
         found = _passes.homogeneous_panel(
-            job.first,
-            job.first,
-            job.second,
-            *panel,
-            near,
-            far,
-            constants,
-            data1,
-            data2,
-            job.params == "all",
-            job.symmetric,
-            EDGE,
-            index,
+            job.first, job.second, *panel, near, far, columns, rows, job.symmetric, index
         )
         if found:
             _engine.refine(job, index[:, :found])
@@ -120,27 +115,23 @@ def general(job: Job, probe: _check.Probe, tol: float) -> None:
     basis2, scale2 = (
         (basis1, scale1) if job.symmetric else _prepare(job.spec, table, job.right, index)
     )
-    tiled = _tile(basis2)
+    tiled, columns = _tile(basis2), _tile(np.concatenate([inv2[None], scale2]))
     middle, stretch = 0.5 * (table.low + table.high), 2.0 / (table.high - table.low)
+    shift = np.full_like(inv1, middle * stretch)
+    rows = np.ascontiguousarray(np.stack([stretch * inv1, shift, *scale1], axis=1))
 
     def work(panel: Panel) -> None:
-        i0, i1 = panel
         write = _engine.patch(job, cover, panel)
-        rows = table.rows(basis1[:, i0:i1])
+        coefficients = table.rows(basis1[:, slice(*panel)])
         _passes.table_panel(
             job.first,
-            job.first,
             job.second,
-            i0,
-            i1,
+            *panel,
             tiled,
+            columns,
             rows,
-            middle,
-            stretch,
-            inv1,
-            inv2,
-            scale1,
-            scale2,
+            coefficients,
+            table.ranks,
             job.symmetric,
         )
         if write is not None:
@@ -154,8 +145,8 @@ def _cosines(job: Job, inv1: FloatArray, inv2: FloatArray) -> tuple[float, float
     found: list[tuple[float, float]] = []
 
     def work(panel: Panel) -> None:
-        result = np.empty(3)
-        _passes.scan(job.first, inv1, inv2, *panel, 2.0, job.symmetric, result)
+        result = np.empty(2)
+        _passes.scan(job.first, inv1, inv2, *panel, job.symmetric, result)
         found.append((float(result[0]), float(result[1])))
 
     _threads.each(work, job.panels)

@@ -27,6 +27,7 @@ from implicitnn.specs import Centred
 FloatArray = NDArray[np.float64]
 
 ORDER = 20
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(ORDER)
 _HALF = (0.03, 0.1, 0.25, 0.5, 1.0, 1.75, 2.5, 3.5, 4.5, 5.5, 6.5, 8.0, 10.0, 13.0)
 EDGES = np.array([-x for x in reversed(_HALF)] + [0.0, *_HALF])
 _INV_SQRT_2PI = 1.0 / np.sqrt(2.0 * np.pi)
@@ -65,11 +66,10 @@ STANDARD = Plan(EDGES, _NONE)
 
 def rule(edges: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Gauss-Legendre nodes of every panel between ``edges`` (m, k), and weights of N(0, 1)."""
-    nodes, weights = np.polynomial.legendre.leggauss(ORDER)
     half = 0.5 * np.diff(edges, axis=1)[:, :, None]
     middle = 0.5 * (edges[:, 1:] + edges[:, :-1])[:, :, None]
-    x = (middle + half * nodes).reshape(edges.shape[0], -1)
-    w = (half * weights).reshape(edges.shape[0], -1)
+    x = (middle + half * _NODES).reshape(edges.shape[0], -1)
+    w = (half * _WEIGHTS).reshape(edges.shape[0], -1)
     return x, w * np.exp(-0.5 * x * x) * _INV_SQRT_2PI
 
 
@@ -88,9 +88,30 @@ def moments(
     phi: Centred, variance: FloatArray, x: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     r"""S(v), dS/dv and :math:`E\phi'^2` by one rule; each (m,)."""
+    return _sums(variance, x, *_squares(phi, variance, x, weight)[1:])
+
+
+def moments_and_stretch(
+    phi: Centred, variance: FloatArray, x: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    r"""The same, and :math:`E(t\phi'(t))^2`."""
+    t, square, slope = _squares(phi, variance, x, weight)
+    return *_sums(variance, x, square, slope), (t * t * slope).sum(axis=1)
+
+
+def _squares(
+    phi: Centred, variance: FloatArray, x: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The nodes t, and phi^2 and phi'^2 there with their weights; each (m, P)."""
     t = np.sqrt(variance)[:, None] * x
     square = phi(t.ravel()).reshape(t.shape) ** 2 * weight
     slope = phi.df(t.ravel()).reshape(t.shape) ** 2 * weight
+    return t, square, slope
+
+
+def _sums(
+    variance: FloatArray, x: FloatArray, square: FloatArray, slope: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     bend = (square * (x * x - 1.0)).sum(axis=1) / (2.0 * variance)
     return square.sum(axis=1), bend, slope.sum(axis=1)
 

@@ -30,24 +30,28 @@ MAX_COSINES = 100
 
 @dataclass(frozen=True)
 class Table:
-    """core (cosines, rank, rank, 2) in the compressed norm basis; factor (rank, norms)."""
+    """Chebyshev series in cos, whose coefficients are sums of products of norm functions.
+
+    factor (rank, norms): the norm functions; core (rank, 2 * sum of ranks): for each order of the
+    series, the highest first, and each of its ``ranks`` leading functions of one norm, both
+    kernels' coefficients in the functions of the other norm. ``ranks`` counts orders upwards.
+    """
 
     core: FloatArray
+    ranks: NDArray[np.int64]
     factor: FloatArray
     norm: NormMap
     low: float
     high: float
 
     def basis(self, q: FloatArray) -> FloatArray:
-        """The norm basis at given norms, (rank, m)."""
+        """The norm functions at given norms, (rank, m)."""
         count = self.factor.shape[1]
         return np.asarray(self.factor @ chebyshev(self.norm.to_unit(q), count))
 
     def rows(self, basis: FloatArray) -> FloatArray:
-        """Coefficients of the series in cos for the samples of ``basis``; (m, cosines*rank*2)."""
-        rank = basis.shape[0]
-        core = self.core.transpose(1, 0, 2, 3).reshape(rank, -1)
-        return np.ascontiguousarray(basis.T @ core)
+        """Coefficients of the series for the samples of ``basis``; (m, 2 * sum of ranks)."""
+        return np.ascontiguousarray(basis.T @ self.core)
 
 
 class _Series:
@@ -221,5 +225,17 @@ def _compress(tensor: FloatArray, norm: NormMap, low: float, high: float, tol: f
     tail = np.sqrt(np.cumsum(s[::-1] ** 2))[::-1]
     rank = max(1, int((tail > 0.1 * tol).sum()))
     u = u[:, :rank]
-    core = np.einsum("abrk,ap,bq->rpqk", tensor, u, u, optimize=True)
-    return Table(np.ascontiguousarray(core), np.ascontiguousarray(u.T), norm, low, high)
+    core = np.einsum("abrk,ap,bq->rqpk", tensor, u, u, optimize=True)
+    ranks = _needed(core, u, tol)
+    parts = [core[r, : ranks[r]] for r in range(ranks.size - 1, -1, -1)]
+    flat = np.concatenate(parts).transpose(1, 0, 2).reshape(rank, -1)
+    return Table(np.ascontiguousarray(flat), ranks, np.ascontiguousarray(u.T), norm, low, high)
+
+
+def _needed(core: FloatArray, u: FloatArray, tol: float) -> NDArray[np.int64]:
+    """For each order of the series, how many norm functions: what is left out stays below tol."""
+    norms = u.shape[0]
+    values = u.T @ chebyshev(np.cos(np.linspace(0.0, np.pi, 4 * norms)), norms)
+    sizes = np.abs(np.einsum("rqpk,pm->rqkm", core, values, optimize=True)).max(axis=(2, 3))
+    tails = np.cumsum((sizes * np.abs(values).max(axis=1))[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray((tails > tol / core.shape[0]).sum(axis=1), dtype=np.int64)

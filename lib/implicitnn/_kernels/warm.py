@@ -18,46 +18,18 @@ def warm_up() -> float:
     """Compile (or load from the cache) every pass; returns the seconds it took, once a process."""
     start = time.perf_counter()
     n = 2
-    square, vector, pair = np.eye(n), np.ones(n), np.ones((4, n))
-    constants = np.ones(5)
-    basis, rows = np.ones((1, BLOCK)), np.ones((n, 4))
-    _passes.scan(square, vector, vector, 0, n, 0.9, True, np.empty(3))
+    square, vector, rows = np.eye(n), np.ones(n), np.ones((n, 14))
+    basis, columns = np.ones((1, BLOCK)), np.ones((1, 4 * BLOCK))
+    _passes.scan(square, vector, vector, 0, n, True, np.empty(2))
     index = np.zeros((2, n), dtype=np.int64)
     if _passes.count_flagged(square, vector, vector, 0, n, -2.0, 2.0, True) == 0:
         _passes.list_flagged(square, vector, vector, 0, n, -2.0, 2.0, True, index, vector)
     _passes.distances(square, square, vector, vector, index)
     _passes.products(square, square, index)
-    _passes.table_panel(
-        square,
-        square.copy(),
-        square.copy(),
-        0,
-        n,
-        basis,
-        rows,
-        0.0,
-        1.0,
-        vector,
-        vector,
-        pair,
-        pair,
-        True,
-    )
+    ranks, both = np.ones(1, dtype=np.int64), (square.copy(), square.copy())
+    _passes.table_panel(*both, 0, n, basis, columns, rows, rows, ranks, True)
     _passes.homogeneous_panel(
-        square,
-        square.copy(),
-        square.copy(),
-        0,
-        n,
-        np.ones(4),
-        np.ones(4),
-        constants,
-        pair,
-        pair,
-        False,
-        True,
-        0.0,
-        index,
+        *both, 0, n, np.ones(4), np.ones(4), columns, rows, True, np.zeros((2, n * n), np.int64)
     )
     _passes.mehler(square, square, square)
     _passes.mehler_gap(square, square, vector)
