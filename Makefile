@@ -25,7 +25,7 @@ help:
 	echo "make serve         show the built book on http://127.0.0.1:$(PORT)"
 	echo "make paper         compute the stored results of tier paper, resumable ($(MINUTES) minutes a call)"
 	echo "make paper-status  what tier paper still lacks, and how long it will take"
-	echo "make bench         speed of the kernels against a floor and simple peers"
+	echo "make bench         speed of kernels, designs and equilibrium layers against floors and peers"
 	echo "make bench-peers   the same, with neural-tangents in an environment of its own"
 	echo "make test-peers    explicit kernels against neural-tangents, in the same environment"
 	echo "make setup         only the virtual environment in $(VENV)"
@@ -78,6 +78,8 @@ paper-status: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.designs
+	$(BIN)/python -m benchmarks.networks
+	$(BIN)/python -m benchmarks.infinite_depth
 
 bench-peers: setup
 	$(BIN)/python -m benchmarks --peers
