@@ -1,4 +1,4 @@
-"""Forward and adjoint at infinite depth against their floor; ``python -m benchmarks.infinite_depth``.
+"""Forward and adjoint at infinite depth against a floor: ``python -m benchmarks.infinite_depth``.
 
 Floor: the products with A that were needed, each timed as one NumPy product of the same shape. Both
 run in turn within each round; smallest times over the rounds. The aim is a ratio of 1.5.

@@ -3,12 +3,14 @@
 Floor: iterations times one matrix product of the same shape, in the faster of the installed BLAS
 libraries; forward and backward, one more product for the gradient of A. All contenders of a case
 run in turn within each round. Smallest times over the rounds; ratios are taken to the floor's
-smallest time. Torchdeq is timed where it can be imported.
+smallest time. Peers are a plain unrolled loop, and torchdeq where it can be imported; where it
+cannot, a line and the file of results say so.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -32,6 +34,14 @@ RESULTS = Path(__file__).resolve().parents[1] / "data" / "results" / "benchmarks
 P = 784
 TORCHDEQ = ("fixed_point_iter", "anderson", "broyden")
 SOLVERS = {"Picard": Picard(), "Anderson": Anderson(), "Broyden": Broyden()}
+
+
+ABSENT = "torchdeq is not installed: it is not compared here (pip install torchdeq)"
+
+
+def has_torchdeq() -> bool:
+    """Whether the peer can be imported."""
+    return importlib.util.find_spec("torchdeq") is not None
 
 
 def inputs(batch: int) -> torch.Tensor:
@@ -117,7 +127,7 @@ def contenders(
 
     work |= {"plain torch forward": loop, "unrolled torch both": unrolled}
     products |= {"plain torch forward": steps, "unrolled torch both": 2 * steps + 1}
-    if importlib.util.find_spec("torchdeq") is not None:
+    if peers and has_torchdeq():
         _add_torchdeq(work, products, first, x, g, rtol, steps, peers)
     return work, products
 
@@ -212,6 +222,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     facts = machine() | {"torch": torch.__version__, "backend": faster()}
+    facts["torchdeq"] = importlib.metadata.version("torchdeq") if has_torchdeq() else None
+    if not has_torchdeq():
+        print(ABSENT, flush=True)
     rows = [
         row
         for width in options.widths
@@ -220,6 +233,8 @@ def main(arguments: list[str] | None = None) -> None:
         for row in measure(width, options.batch, sigma_a2, rtol, options.rounds, options.torchdeq)
     ]
     facts["load_at_the_end"] = os.getloadavg()[0]
+    if not has_torchdeq():
+        print(ABSENT, flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": facts, "rows": rows}, indent=1)
     options.output.write_text(text + "\n", encoding="utf-8")

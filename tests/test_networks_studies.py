@@ -1,16 +1,33 @@
 """The studies of finite width, accuracy, cost, training and biases, on small cells."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy import stats
 
-from implicitnn import datasets, equivalents, kernels, mixtures
+from implicitnn import (
+    claims,
+    datasets,
+    equivalents,
+    kernels,
+    mixtures,
+    networks,
+    readout,
+    statistics,
+    sweeps,
+)
 from implicitnn.activations import elu, relu, swish, tanh
+from implicitnn.readout import Recipe
 from implicitnn.specs import DEQ
 from implicitnn.studies import (
     _classify,
     _second_order,
     accuracy,
     all_weights,
+    authors_settings,
     bias,
     cost,
     finite_width,
@@ -127,7 +144,7 @@ def test_matched_nets_have_the_kernel_of_their_partner():
         assert np.linalg.norm(G - S, 2) < 0.05 * np.linalg.norm(G, 2)
 
 
-CELL = {"data": "mnist", "source": "embedded", "width": 32}
+CELL = {"data": "mnist", "source": "embedded", "width": 32, "lr": 1.0}
 
 
 @pytest.mark.parametrize("model", ["tanh_deq", "relu"])
@@ -170,3 +187,140 @@ def test_benchmark_counts_products_and_compares_with_the_floor(capsys):
     assert 3 < forward < both <= 2 * forward + 3
     assert set(rows) >= {"Anderson both", "Broyden forward", "unrolled torch both"}
     assert len(capsys.readouterr().out.splitlines()) == len(rows)
+
+
+def test_the_plain_net_drawn_again_is_the_same_class_with_other_weights():
+    images = _classify.task("mnist", "embedded", 100, 50)
+    assert _classify.network(_classify.AGAIN, 1.0) == _classify.network("relu", 1.0)
+    one, again = (_classify.drawn(name, images, 64, 0) for name in ("relu", _classify.AGAIN))
+    size = (one.train**2).sum()
+    # Independent networks: means of the squares agree to 1/sqrt(64), products do not.
+    assert (again.train**2).sum() == pytest.approx(size, rel=0.5)
+    assert abs((one.train * again.train).sum()) < 0.5 * size
+
+
+def test_features_are_near_the_equilibrium_as_the_tolerance_says():
+    """The last change is below RTOL of the norm, and the map contracts by less than a half."""
+    images = _classify.task("mnist", "embedded", 60, 20)
+    for model in ("relu_deq", "tanh_deq"):
+        rng = np.random.default_rng([0, 128, _classify.MODELS.index(model)])
+        exact = networks.build(_classify.network(model, 1.0), 784, 128, 1, rng, rtol=1e-6)
+        true = networks.features(exact, images.X).value
+        found = _classify.drawn(model, images, 128, 0).train
+        error = np.linalg.norm(found - true, axis=1) / np.linalg.norm(true, axis=1)
+        assert 0 < error.max() < _classify.RTOL
+
+
+def test_features_of_cifar10_are_prepared_as_images_are():
+    images = _classify.task(_classify.FEATURES, "embedded", 100, 50)
+    assert images.X.shape == (100, 256) and images.tau0 == pytest.approx(1.0)
+    assert abs(images.X.mean(axis=0)).max() < 1e-12
+    assert np.bincount(images.y).tolist() == [10] * 10
+    for cell in accuracy.STUDY.grids["paper"]:
+        features = cell["data"] == _classify.FEATURES
+        assert (cell["n"], cell["lr"]) == ((24_000, 0.1) if features else (50_000, 1.0))
+
+
+def test_rules_of_accuracy_are_the_tests_that_the_page_names():
+    """On invented rows: two one-sided tests for "follows", a paired 95 % interval for "below"."""
+    folder = Path(__file__).resolve().parents[1] / "notebooks" / "drafts"
+    ledgers = [folder / "claims_a4.yml", None]
+    known = {
+        c.id: c for path in ledgers if path is None or path.exists() for c in claims.load(path)
+    }
+    counted = [part for part in known["A9"].parts if not part.informative]
+    assert counted
+    for part in counted:
+        first, second = part.statistic["first"], part.statistic["second"]
+        follows = "interval_within" in part.rule
+        for gap in (0.0, 0.3, 0.45, 0.9, -0.2):
+            rows, seen = _invented(part, gap), []
+            for data in sorted(part.require["data"]):
+                a, b = (
+                    np.array([r.values[part.statistic["y"]] for r in rows
+                              if (r.settings["data"], r.settings["model"]) == (data, name)])
+                    for name in (first, second)
+                )  # fmt: skip
+                seeds = np.arange(len(a))
+                if follows:
+                    margin = 1.0 if data == _classify.FEATURES else 0.5
+                    seen.append(statistics.tost(a, b, seeds, margin).equivalent)
+                else:
+                    # One-sided at 2.5 % is what a two-sided 95 % interval above zero means.
+                    p = stats.ttest_rel(a, b, alternative="greater").pvalue
+                    seen.append(p < 0.025)
+            lines = claims.judge(
+                replace(known["A9"], parts=(part,)),
+                {part.study: claims.Evidence(rows, "", [(r.settings, r.seed) for r in rows])},
+            ).lines
+            assert [line.passed for line in lines] == seen, (part.name, gap)
+
+
+def _invented(part, gap):
+    """Rows of one part: the first network better than the second by a gap and some noise."""
+    rng, rows = np.random.default_rng(3), []
+    width = part.where.get("width", 4096)
+    for data in part.require["data"]:
+        for seed in range(part.seeds):
+            base = 90 + rng.standard_normal()
+            for name in (part.statistic["first"], part.statistic["second"]):
+                value = base + 0.1 * rng.standard_normal()
+                value += gap * (name == part.statistic["first"])
+                settings = {"data": data, "model": name, "width": width}
+                rows.append(
+                    sweeps.Row(f"{data} {name} {seed}", "", settings, seed,
+                               {part.statistic["y"]: value}, 0.0, "", {}, sweeps.Tolerance(),
+                               {}, {}, "")
+                )  # fmt: skip
+    return rows
+
+
+def test_each_variant_changes_what_it_says():
+    consistent, moved = (
+        authors_settings.network(v, "relu_deq", 1.0)[0] for v in ("consistent", "variances")
+    )
+    shift = moved.activation(np.array([-1.0]))[0]
+    assert shift == pytest.approx(-DEQ(relu, 0.1).offset) and moved.sigma_a2 == 0.2
+    assert consistent.offset == pytest.approx(DEQ(relu, 0.2).offset)
+    inside, factor = authors_settings.network("inside", "relu", 1.0)
+    # Thresholds: the function is zero below them, and not centred.
+    threshold = np.sqrt(0.2 / (2 * np.pi))
+    assert factor == pytest.approx(np.sqrt(0.8)) and not inside.centred
+    np.testing.assert_allclose(inside.layers[0](np.array([0.0, threshold, 1.0])),
+                               [0.0, 0.0, 1.0 - threshold], atol=1e-15)  # fmt: skip
+    images = _classify.task("mnist", "embedded", 100, 50)
+    assert authors_settings.images_of("variances", images) is images
+    own = authors_settings.images_of("splits", images)
+    assert abs(own.X_test.mean(axis=0)).max() < 1e-12
+    assert abs(images.X_test.mean(axis=0)).max() > 1e-3
+    with pytest.raises(ValueError, match="variant 'inside' has"):
+        authors_settings.network("inside", "tanh", 1.0)
+
+
+def test_training_of_the_readout_alone_is_that_of_the_network_with_frozen_layers():
+    images = _classify.task("mnist", "embedded", 200, 50)
+    recipe = Recipe(1.0, 2, 32)
+    net = networks.build(_classify.network("tanh", 1.0), 784, 32, 10, 0)
+    F, start = networks.features(net, images.X).value, net.a.detach().numpy().T.copy()
+    found = readout.sgd(F, images.y, 5, recipe, start=start)
+    for name, weights in net.named_parameters():
+        weights.requires_grad_(name == "a")
+    networks.train(net, images.X, images.y, 5, recipe)
+    # Float32 over 12 steps; the bias stays zero.
+    np.testing.assert_allclose(found.weights, net.a.detach().numpy().T, atol=1e-5)
+    assert (found.bias == 0).all()
+    with pytest.raises(ValueError, match="start must be"):
+        readout.sgd(F, images.y, 5, recipe, start=start[1:])
+
+
+def test_benchmark_says_that_a_peer_is_missing(monkeypatch, capsys, tmp_path):
+    from benchmarks import networks as bench
+
+    monkeypatch.setattr(bench, "has_torchdeq", lambda: False)
+    out = tmp_path / "found.json"
+    small = "--widths 16 --sigma-a2 0.2 --rtol 1e-3 --batch 4 --rounds 1 --output"
+    bench.main([*small.split(), str(out)])
+    assert "torchdeq is not installed" in capsys.readouterr().out
+    found = json.loads(out.read_text())
+    assert found["machine"]["torchdeq"] is None
+    assert not any("torchdeq" in row["contender"] for row in found["rows"])

@@ -7,6 +7,7 @@ from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from implicitnn import networks, readout
+from implicitnn._networks import thin
 from implicitnn.activations import relu, tanh
 from implicitnn.networks import ExplicitNet, ImplicitNet
 from implicitnn.readout import Readout, Recipe
@@ -142,6 +143,60 @@ def test_selection_takes_the_best_on_what_was_held_out(method, shape):
     np.testing.assert_allclose(again.logits(F), chosen.readout.logits(F), atol=1e-2)
     other = readout.select(F, y, 3, method, penalties=(1e-5, 1.0, 1e-2))
     assert other.losses == chosen.losses
+
+
+def test_certificate_of_features_in_single_precision_is_in_double():
+    """The gradient at the solution, taken in float64, obeys the gap that is reported."""
+    F, y = problem(n=600)
+    F = F.astype(np.float32)
+    found = readout.softmax(F, y, 1e-6, gap=1e-10)
+    exact = F.astype(float)
+    p = special.softmax(exact @ found.weights, axis=1) - np.eye(3)[y]
+    gradient = exact.T @ p / len(F) + 1e-6 * found.weights
+    bound = (gradient**2).sum() / 2e-6
+    assert found.gap <= 1e-10 and bound == pytest.approx(found.gap, rel=1e-6, abs=1e-16)
+    double = readout.softmax(exact, y, 1e-6, gap=1e-12)
+    assert 0 <= found.objective - double.objective + 1e-12 <= 1e-10 + 1e-12
+
+
+@pytest.mark.parametrize("method", readout.METHODS)
+def test_a_walk_that_ends_early_chooses_as_the_whole_grid_does(method):
+    # More features than the classes need: the held-out loss has its least inside the grid.
+    F, y = problem(n=200, m=90)
+    split = readout.Split(F, y, 3)
+    grid = (10.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+    whole, early = (split.select(method, penalties=grid, patience=k) for k in (None, 1))
+    tried = len(early.penalties)
+    assert tried < len(grid) == len(whole.penalties) and not early.at_edge
+    assert early.losses == whole.losses[:tried]
+    assert early.losses[-1] >= early.losses[-2] == min(early.losses)
+    assert early.readout.penalty == early.penalties[-2]
+    coarse = split.select(method, penalties=grid, path_gap=1e-4, patience=1)
+    assert max(coarse.gaps) <= 1e-4 and coarse.readout.gap <= 1e-9
+    assert coarse.readout.penalty == early.readout.penalty
+    np.testing.assert_array_equal(split.held, readout.Split(F, y, 3).held)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (130, 12), (259, 600)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_thin_products_are_matrix_products_in_any_shape(shape, dtype):
+    """Rows in groups of four with a rest, columns in blocks with a rest; rows by index."""
+    rng = np.random.default_rng(0)
+    F, W = rng.standard_normal(shape).astype(dtype), rng.standard_normal((5, shape[1]))
+    rows = rng.permutation(shape[0])[: shape[0] - 1]
+    out, total = np.empty((5, len(rows))), np.zeros((5, shape[1]))
+    thin.scores(F, rows, W, out)
+    np.testing.assert_allclose(out, W @ F[rows].T, rtol=1e-12, atol=1e-12)
+    thin.add(F, rows, out, total)
+    np.testing.assert_allclose(total, out @ F[rows], rtol=1e-11, atol=1e-10)
+
+
+def test_logits_in_blocks_are_those_of_one_product():
+    rng = np.random.default_rng(0)
+    F = rng.standard_normal((9000, 4)).astype(np.float32)
+    W, b = rng.standard_normal((4, 3)), rng.standard_normal(3)
+    found = Readout(W, b, 0.0, 0.0, 0.0, 0).logits(F)
+    np.testing.assert_allclose(found, F @ W + b, rtol=1e-12, atol=1e-12)
 
 
 def test_held_out_part_is_taken_from_each_class_and_is_no_part_of_the_fit():

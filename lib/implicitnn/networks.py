@@ -56,8 +56,12 @@ def build(
     rng: np.random.Generator | int = 0,
     *,
     dtype: torch.dtype = torch.float32,
+    rtol: float | None = None,
 ) -> Net:
     """Return the network of a spec: an `ImplicitNet` for a DEQ, else an `ExplicitNet`.
+
+    Samples that do not converge are counted. rtol is the tolerance of the equilibria, that of
+    `ImplicitNet` by default; an explicit net has none to find.
 
     Examples
     --------
@@ -66,7 +70,9 @@ def build(
     'ExplicitNet'
     """
     if isinstance(spec, DEQ):
-        return ImplicitNet(spec, inputs, width, outputs, rng, dtype=dtype, on_failure="count")
+        return ImplicitNet(
+            spec, inputs, width, outputs, rng, dtype=dtype, rtol=rtol, on_failure="count"
+        )
     return ExplicitNet(spec, inputs, width, outputs, rng, dtype=dtype)
 
 

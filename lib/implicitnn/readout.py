@@ -6,8 +6,9 @@ features are worth with how far it has come; the exact readouts do not. Labels a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +17,7 @@ from implicitnn import _validate
 from implicitnn._networks import classifier as _classifier
 from implicitnn._networks import descent as _descent
 from implicitnn._networks import ridge as _ridge
-from implicitnn._networks.classifier import IntArray, Readout
+from implicitnn._networks.classifier import Readout
 
 __all__ = [
     "METHODS",
@@ -24,6 +25,7 @@ __all__ = [
     "Readout",
     "Recipe",
     "Selection",
+    "Split",
     "ridge",
     "select",
     "sgd",
@@ -58,7 +60,12 @@ class Recipe:
 
 
 def sgd(
-    F: ArrayLike, y: ArrayLike, rng: np.random.Generator | int, recipe: Recipe | None = None
+    F: ArrayLike,
+    y: ArrayLike,
+    rng: np.random.Generator | int,
+    recipe: Recipe | None = None,
+    *,
+    start: ArrayLike | None = None,
 ) -> Readout:
     r"""Train a readout with bias by the paper's recipe.
 
@@ -75,6 +82,8 @@ def sgd(
         Start and order of the samples.
     recipe : Recipe
         Recipe() by default.
+    start : (m, K) array, optional
+        Weights to start from; then there is no bias.
 
     Raises
     ------
@@ -105,6 +114,7 @@ def sgd(
         lr=recipe.lr,
         epochs=recipe.epochs,
         batch=recipe.batch,
+        start=None if start is None else np.asarray(start),
     )
     if not np.isfinite(W).all():
         raise ValueError(f"gradient descent diverged with {recipe}: take a smaller lr")
@@ -125,7 +135,9 @@ def softmax(
     Parameters
     ----------
     F : (n, m) array
-        Features; float64 is used throughout, in two copies.
+        Features, in float32 or float64; they are not copied. Values, gradients and the
+        certificate are in float64; only the Hessian products of the Newton steps are in the
+        precision of F.
     y : (n,) array of int
         Labels 0..K-1.
     penalty : float
@@ -147,8 +159,9 @@ def softmax(
 
     Notes
     -----
-    Trust-region Newton steps by conjugate gradients, in coordinates whitened by :math:`hF^TF/n +
-    \lambda`. About 4 n m K operations a product, and n m^2 + m^3 at the start.
+    Newton steps by conjugate gradients, preconditioned by :math:`hF^TF/n + \lambda` with h the mean
+    of p(1 - p). Every product with the Hessian is one pass over F, 4 n m K operations; the start
+    takes n m^2 + m^3/3.
 
     Examples
     --------
@@ -159,9 +172,9 @@ def softmax(
     (True, (5, 3))
     """
     rows, labels, k = _classifier.checked(F, y)
-    exact = rows.astype(np.float64)
-    gram = exact.T @ exact / len(exact)
-    return _classifier.minimise(exact, gram, labels, k, penalty, gap, start)
+    targets, used = _classifier.onehot(labels, k), np.arange(len(rows))
+    moments = _ridge.moments(rows, targets, used)
+    return _classifier.minimise(rows, labels, k, used, moments, penalty, gap, start)
 
 
 def ridge(F: ArrayLike, y: ArrayLike, penalty: float) -> Readout:
@@ -186,8 +199,7 @@ def ridge(F: ArrayLike, y: ArrayLike, penalty: float) -> Readout:
         return _classifier.as_ridge(
             rows, targets, penalty, _ridge.dual(rows, targets, [penalty])[0]
         )
-    weights = _ridge.from_moments(_ridge.moments(rows, targets), penalty)
-    return _classifier.as_ridge(rows, targets, penalty, weights)
+    return _classifier.from_moments(_ridge.moments(rows, targets, np.arange(len(rows))), penalty)
 
 
 @dataclass(frozen=True)
@@ -197,7 +209,8 @@ class Selection:
     Attributes
     ----------
     readout : fitted to the whole training set with the penalty chosen.
-    penalties, losses, accuracies : the grid, and mean loss and accuracy on the held-out part.
+    penalties, losses, accuracies : the penalties tried, and mean loss and accuracy on the held-out
+        part.
     gaps : certified gap of each fit on the rest.
     at_edge : whether the penalty chosen is the first or last of the grid.
     """
@@ -210,8 +223,147 @@ class Selection:
 
     @property
     def at_edge(self) -> bool:
-        """Whether a wider grid might do better."""
+        """Whether a wider grid might do better; a walk that ended early is not at its edge."""
         return self.readout.penalty in (self.penalties[0], self.penalties[-1])
+
+
+class Split:
+    """A training set with a part held out, shared by several selections.
+
+    The part is drawn within each class. The moments of both parts, n m^2 operations, are taken once
+    for all methods and penalties.
+
+    Parameters
+    ----------
+    F, y : as in `softmax`.
+    rng : numpy.random.Generator or int
+        Draws the part held out.
+    holdout : float
+        Share of each class held out, between 0 and 1.
+
+    Raises
+    ------
+    ValueError : an argument is out of range, or the part held out lacks a class.
+
+    Examples
+    --------
+    >>> Split(np.eye(4).repeat(5, axis=0), np.arange(4).repeat(5), 0, 0.2).held.sum()
+    np.int64(4)
+    """
+
+    def __init__(
+        self, F: ArrayLike, y: ArrayLike, rng: np.random.Generator | int, holdout: float = 0.1
+    ) -> None:
+        rows, labels, k = _classifier.checked(F, y)
+        held = _classifier.held_out(labels, k, holdout, _validate.generator(rng))
+        self._parts = _classifier.Parts(rows, labels, k, held)
+
+    @property
+    def held(self) -> NDArray[np.bool_]:
+        """(n,) True for the samples held out."""
+        return self._parts.held
+
+    def select(
+        self,
+        method: str = "softmax",
+        *,
+        penalties: Sequence[float] = PENALTIES,
+        gap: float = 1e-9,
+        path_gap: float | None = None,
+        patience: int | None = None,
+    ) -> Selection:
+        """Choose the penalty on the part held out, then fit to all samples.
+
+        The penalty with the smallest held-out loss is taken: the cross-entropy for "softmax", the
+        mean squared error for "ridge". Penalties are tried from the largest on.
+
+        Parameters
+        ----------
+        method : {"softmax", "ridge"}
+        penalties : sequence of float
+            The grid, at least two, none twice.
+        gap, path_gap : float
+            Certified gaps of the last softmax fit, and of those on the way (by default the same).
+        patience : int, optional
+            End the walk after so many penalties in a row that are no better than the best so far.
+
+        Raises
+        ------
+        ValueError : an argument is out of range.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 2, 200)
+        >>> F = rng.standard_normal((200, 90)) + y[:, None]
+        >>> chosen = Split(F, y, 1).select("ridge", penalties=(1e3, 10.0, 0.1, 1e-3), patience=1)
+        >>> chosen.penalties, chosen.readout.penalty
+        ((1000.0, 10.0, 0.1), 10.0)
+        """
+        _validate.one_of(method, "method", METHODS)
+        grid = sorted({_validate.positive(p, "penalties") for p in penalties}, reverse=True)
+        if len(grid) != len(penalties) or len(grid) < 2:
+            raise ValueError(f"penalties must be at least two different numbers, got {penalties}")
+        wait = len(grid) if patience is None else _validate.integer(patience, "patience", 1)
+        parts = self._parts
+        coarse = gap if path_gap is None else path_gap
+        fit = _softmax_fits(parts, coarse) if method == "softmax" else _ridge_fits(parts, grid)
+        out, labels = parts.rows[parts.held], parts.labels[parts.held]
+        fits: list[Readout] = []
+        losses: list[float] = []
+        for penalty in grid:
+            fits.append(fit(penalty, fits[-1] if fits else None))
+            if method == "softmax":
+                losses.append(fits[-1].loss(out, labels))
+            else:
+                rest = fits[-1].logits(out) - parts.targets[parts.held]
+                losses.append(float((rest**2).mean()))
+            if len(losses) - 1 - int(np.argmin(losses)) >= wait:
+                break
+        best = int(np.argmin(losses))
+        return Selection(
+            _final(parts, method, fits[best], gap),
+            tuple(grid[: len(fits)]),
+            tuple(losses),
+            tuple(found.accuracy(out, labels) for found in fits),
+            tuple(found.gap for found in fits),
+        )
+
+
+Fit: TypeAlias = Callable[[float, Readout | None], Readout]
+
+
+def _softmax_fits(parts: _classifier.Parts, gap: float) -> Fit:
+    used = np.flatnonzero(~parts.held)
+
+    def fit(penalty: float, last: Readout | None) -> Readout:
+        return _classifier.minimise(
+            parts.rows, parts.labels, parts.classes, used, parts.kept, penalty, gap, last
+        )
+
+    return fit
+
+
+def _ridge_fits(parts: _classifier.Parts, grid: list[float]) -> Fit:
+    if int((~parts.held).sum()) >= parts.rows.shape[1]:
+        return lambda penalty, last: _classifier.from_moments(parts.kept, penalty)
+    kept, targets = parts.rows[~parts.held], parts.targets[~parts.held]
+    weights = dict(zip(grid, _ridge.dual(kept, targets, grid), strict=True))
+    return lambda penalty, last: _classifier.as_ridge(kept, targets, penalty, weights[penalty])
+
+
+def _final(parts: _classifier.Parts, method: str, best: Readout, gap: float) -> Readout:
+    """Fit to all samples with the penalty of the best fit."""
+    rows, targets, penalty = parts.rows, parts.targets, best.penalty
+    if method == "softmax":
+        used = np.arange(len(rows))
+        return _classifier.minimise(
+            rows, parts.labels, parts.classes, used, parts.whole, penalty, gap, best
+        )
+    if int((~parts.held).sum()) >= rows.shape[1]:
+        return _classifier.from_moments(parts.whole, penalty)
+    W = _ridge.dual(rows, targets, [penalty])[0]
+    return _classifier.as_ridge(rows, targets, penalty, W)
 
 
 def select(
@@ -223,28 +375,12 @@ def select(
     penalties: Sequence[float] = PENALTIES,
     holdout: float = 0.1,
     gap: float = 1e-9,
+    patience: int | None = None,
 ) -> Selection:
     """Choose the penalty on a held-out part of the training set, then fit to all of it.
 
-    The part is drawn within each class. The penalty with the smallest held-out loss is taken: the
-    cross-entropy for "softmax", the mean squared error for "ridge". The test set is not seen.
-
-    Parameters
-    ----------
-    F, y : as in `softmax`.
-    rng : numpy.random.Generator or int
-        Draws the part held out.
-    method : {"softmax", "ridge"}
-    penalties : sequence of float
-        The grid, at least two, none twice.
-    holdout : float
-        Share of each class held out, between 0 and 1.
-    gap : float
-        Certified gap of the softmax fits.
-
-    Raises
-    ------
-    ValueError : an argument is out of range, or the part held out lacks a class.
+    `Split` for one method; the test set is not seen. Arguments are those of `Split` and of its
+    method ``select``.
 
     Examples
     --------
@@ -255,65 +391,6 @@ def select(
     >>> len(chosen.losses), chosen.readout.penalty in chosen.penalties
     (3, True)
     """
-    rows, labels, k = _classifier.checked(F, y)
     _validate.one_of(method, "method", METHODS)
-    grid = tuple(sorted({_validate.positive(p, "penalties") for p in penalties}, reverse=True))
-    if len(grid) != len(penalties) or len(grid) < 2:
-        raise ValueError(f"penalties must be at least two different numbers, got {penalties}")
-    held = _classifier.held_out(labels, k, holdout, _validate.generator(rng))
-    if method == "softmax":
-        return _select_softmax(rows, labels, k, held, grid, gap)
-    return _select_ridge(rows, labels, k, held, grid)
-
-
-def _select_softmax(
-    rows: NDArray[np.floating],
-    labels: IntArray,
-    k: int,
-    held: NDArray[np.bool_],
-    grid: tuple[float, ...],
-    gap: float,
-) -> Selection:
-    part = rows[~held].astype(np.float64)
-    gram = part.T @ part / len(part)
-    fits: list[Readout] = []
-    for penalty in grid:
-        last = fits[-1] if fits else None
-        fits.append(_classifier.minimise(part, gram, labels[~held], k, penalty, gap, last))
-    losses = tuple(fit.loss(rows[held], labels[held]) for fit in fits)
-    accuracies = tuple(fit.accuracy(rows[held], labels[held]) for fit in fits)
-    best = int(np.argmin(losses))
-    del part
-    final = softmax(rows, labels, grid[best], gap=gap, start=fits[best])
-    return Selection(final, grid, losses, accuracies, tuple(fit.gap for fit in fits))
-
-
-def _select_ridge(
-    rows: NDArray[np.floating],
-    labels: IntArray,
-    k: int,
-    held: NDArray[np.bool_],
-    grid: tuple[float, ...],
-) -> Selection:
-    targets = _classifier.onehot(labels, k) - 1.0 / k
-    kept, out = rows[~held], rows[held]
-    primal = len(kept) >= rows.shape[1]
-    if primal:
-        part = _ridge.moments(kept, targets[~held])
-        weights = [_ridge.from_moments(part, penalty) for penalty in grid]
-    else:
-        weights = _ridge.dual(kept, targets[~held], list(grid))
-    fits = [
-        _classifier.as_ridge(kept, targets[~held], p, W) for p, W in zip(grid, weights, strict=True)
-    ]
-    losses = tuple(float(((out @ f.weights - targets[held]) ** 2).mean()) for f in fits)
-    accuracies = tuple(fit.accuracy(out, labels[held]) for fit in fits)
-    penalty = grid[int(np.argmin(losses))]
-    if primal:
-        whole = part + _ridge.moments(out, targets[held])
-        final = _classifier.as_ridge(rows, targets, penalty, _ridge.from_moments(whole, penalty))
-    else:
-        final = _classifier.as_ridge(
-            rows, targets, penalty, _ridge.dual(rows, targets, [penalty])[0]
-        )
-    return Selection(final, grid, losses, accuracies, tuple(fit.gap for fit in fits))
+    split = Split(F, y, rng, holdout)
+    return split.select(method, penalties=penalties, gap=gap, patience=patience)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +12,7 @@ from scipy import special
 from implicitnn import _validate
 from implicitnn._networks import ridge as _ridge
 from implicitnn._networks import softmax as _softmax
-from implicitnn._networks.ridge import FloatArray
+from implicitnn._networks.ridge import BLOCK, FloatArray, Moments
 
 IntArray = NDArray[np.int64]
 
@@ -26,7 +27,7 @@ class Readout:
     penalty : lambda; 0 for gradient descent.
     objective : value of what was minimised, on the training set.
     gap : certified bound of objective minus minimum; NaN where there is none.
-    work : epochs of gradient descent, or evaluations of the objective.
+    work : epochs of gradient descent, or passes over the samples of an exact fit.
     history : mean training loss during each epoch; empty for exact readouts.
     """
 
@@ -39,8 +40,16 @@ class Readout:
     history: tuple[float, ...] = ()
 
     def logits(self, F: ArrayLike) -> NDArray[np.floating]:
-        """Return the logits of features in rows, (n, K)."""
-        return np.asarray(np.asarray(F) @ self.weights + self.bias)
+        """Return the logits of features in rows, (n, K), in the wider of the two precisions."""
+        rows = np.asarray(F)
+        out = np.empty(
+            (len(rows), self.weights.shape[1]), np.result_type(rows.dtype, self.weights.dtype)
+        )
+        # In blocks: a copy of all features in another precision may not fit.
+        for start in range(0, len(rows), BLOCK):
+            part = slice(start, start + BLOCK)
+            out[part] = rows[part] @ self.weights + self.bias
+        return out
 
     def accuracy(self, F: ArrayLike, y: ArrayLike) -> float:
         """Return the share of samples whose largest logit is that of their label."""
@@ -53,11 +62,33 @@ class Readout:
         return float((special.logsumexp(logits, axis=1) - picked).mean())
 
 
+@dataclass(eq=False)
+class Parts:
+    """A training set cut in two, with the moments of both parts, taken when first asked for."""
+
+    rows: NDArray[np.floating]
+    labels: IntArray
+    classes: int
+    held: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        self.targets = onehot(self.labels, self.classes) - 1.0 / self.classes
+
+    @cached_property
+    def kept(self) -> Moments:
+        return _ridge.moments(self.rows, self.targets, np.flatnonzero(~self.held))
+
+    @cached_property
+    def whole(self) -> Moments:
+        return self.kept + _ridge.moments(self.rows, self.targets, np.flatnonzero(self.held))
+
+
 def minimise(
-    rows: FloatArray,
-    gram: FloatArray,
+    rows: NDArray[np.floating],
     labels: IntArray,
     k: int,
+    used: IntArray,
+    moments: Moments,
     penalty: float,
     gap: float,
     start: Readout | None,
@@ -66,9 +97,14 @@ def minimise(
     first = np.zeros((rows.shape[1], k)) if start is None else np.asarray(start.weights, float)
     if first.shape != (rows.shape[1], k):
         raise ValueError(f"start must have weights {(rows.shape[1], k)}, got {first.shape}")
-    found = _softmax.minimise(rows, onehot(labels, k), gram, penalty, gap, first)
-    bias = np.zeros(k)
-    return Readout(found.weights, bias, penalty, found.objective, found.gap, found.evaluations)
+    found = _softmax.minimise(rows, labels, used, moments, penalty, gap, first)
+    return Readout(found.weights, np.zeros(k), penalty, found.objective, found.gap, found.passes)
+
+
+def from_moments(moments: Moments, penalty: float) -> Readout:
+    W = _ridge.from_moments(moments, penalty)
+    objective, gap = _ridge.judged(moments, penalty, W)
+    return Readout(W, np.zeros(W.shape[1]), penalty, objective, gap, 1)
 
 
 def as_ridge(
@@ -76,9 +112,9 @@ def as_ridge(
 ) -> Readout:
     """The objective and the gap are taken in blocks, from the residual."""
     square, gradient = 0.0, penalty * W
-    for start in range(0, len(rows), _ridge.BLOCK):
-        part = np.asarray(rows[start : start + _ridge.BLOCK], dtype=np.float64)
-        rest = part @ W - targets[start : start + _ridge.BLOCK]
+    for start in range(0, len(rows), BLOCK):
+        part = np.asarray(rows[start : start + BLOCK], dtype=np.float64)
+        rest = part @ W - targets[start : start + BLOCK]
         square += float(np.vdot(rest, rest))
         gradient += part.T @ rest / len(rows)
     objective = square / len(rows) + penalty * float(np.vdot(W, W))
@@ -107,11 +143,11 @@ def checked(F: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating], IntArray,
     rows, labels = np.asarray(F), np.asarray(y)
     if rows.ndim != 2 or rows.dtype.kind != "f" or rows.size == 0:
         raise ValueError(f"F must be floats (n, m), none empty, got {rows.dtype} {rows.shape}")
-    if not np.isfinite(rows).all():
+    if not all(np.isfinite(rows[i : i + BLOCK]).all() for i in range(0, len(rows), BLOCK)):
         raise ValueError("F must be finite: look at the counts of the features")
     if labels.shape != (len(rows),) or labels.dtype.kind not in "iu":
         raise ValueError(f"y must be {len(rows)} integers, got {labels.dtype} {labels.shape}")
     found = np.unique(labels)
     if found[0] != 0 or found[-1] != len(found) - 1 or len(found) < 2:
         raise ValueError(f"y must hold the labels 0..K-1, at least two, got {found.tolist()[:20]}")
-    return rows, labels.astype(np.int64), len(found)
+    return np.ascontiguousarray(rows), labels.astype(np.int64), len(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from implicitnn._networks import thin as _thin
+
 Floating = NDArray[np.floating]
 IntArray = NDArray[np.int64]
 
@@ -18,34 +20,27 @@ def softmax_sgd(
     lr: float,
     epochs: int,
     batch: int,
+    start: Floating | None = None,
 ) -> tuple[Floating, Floating, list[float]]:
     """Weights (m, K), bias (K,), and the mean training loss during each epoch.
 
-    Starts from uniform numbers within 1/sqrt(m), shuffles each epoch, leaves out the last batch
-    where it is not full.
+    Starts from uniform numbers within 1/sqrt(m), or from given weights and then without a bias.
+    Shuffles each epoch, leaves out the last batch where it is not full.
     """
     n, m = F.shape
+    F = np.ascontiguousarray(F)
     bound = 1.0 / np.sqrt(m)
-    W = rng.uniform(-bound, bound, (m, classes)).astype(F.dtype)
-    b = rng.uniform(-bound, bound, classes).astype(F.dtype)
-    history = []
-    places = np.arange(batch)
-    rate = F.dtype.type(lr / batch)
+    if start is None:
+        start = rng.uniform(-bound, bound, (m, classes))
+        b = rng.uniform(-bound, bound, classes).astype(F.dtype)
+        shift = 1.0
+    elif start.shape == (m, classes):
+        b, shift = np.zeros(classes, F.dtype), 0.0
+    else:
+        raise ValueError(f"start must be {(m, classes)}, got {start.shape}")
+    W = np.array(start.T, dtype=F.dtype, order="C")
+    rate, history = F.dtype.type(lr / batch), []
     for _ in range(epochs):
-        order, total = rng.permutation(n), 0.0
-        for start in range(0, n - batch + 1, batch):
-            chosen = order[start : start + batch]
-            rows, labels = F[chosen], y[chosen]
-            error = rows @ W
-            error += b
-            error -= error.max(axis=1, keepdims=True)
-            picked = error[places, labels]
-            np.exp(error, out=error)
-            size = error.sum(axis=1, keepdims=True)
-            total += float(np.log(size[:, 0]).sum() - picked.sum())
-            error /= size
-            error[places, labels] -= 1.0
-            W -= rate * (rows.T @ error)
-            b -= rate * error.sum(axis=0)
+        total = _thin.epoch(F, y, rng.permutation(n), W, b, rate, rate * F.dtype.type(shift), batch)
         history.append(total / (n // batch * batch))
-    return W, b, history
+    return np.ascontiguousarray(W.T), b, history

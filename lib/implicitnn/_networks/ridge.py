@@ -9,37 +9,70 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 BLOCK = 4096
 
 
 @dataclass(frozen=True)
 class Moments:
-    """F^T F and F^T T (m, K) of n samples, accumulated in float64 from blocks."""
+    """F^T F (lower triangle), F^T T (m, K) and |T|^2 of n samples, in float64."""
 
     gram: FloatArray
     cross: FloatArray
+    square: float
     n: int
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(self.gram + other.gram, self.cross + other.cross, self.n + other.n)
+        return Moments(
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.square + other.square,
+            self.n + other.n,
+        )
+
+    def shifted(self, factor: float, shift: float) -> FloatArray:
+        """Lower triangle of factor F^T F + shift, a new array."""
+        matrix = factor * self.gram
+        matrix.reshape(-1, order="A")[:: len(matrix) + 1] += shift
+        return matrix
+
+    def times(self, W: FloatArray) -> FloatArray:
+        """F^T F W."""
+        return np.asarray(linalg.blas.dsymm(1.0, self.gram, W, lower=True))
 
 
-def moments(F: NDArray[np.floating], targets: FloatArray) -> Moments:
-    """Moments of samples in rows; only a block is held in float64."""
+def moments(F: NDArray[np.floating], targets: FloatArray, rows: IntArray) -> Moments:
+    """Moments of the named samples; only a block of them is held in float64."""
     m = F.shape[1]
-    gram, cross = np.zeros((m, m)), np.zeros((m, targets.shape[1]))
-    for start in range(0, len(F), BLOCK):
-        part = np.asarray(F[start : start + BLOCK], dtype=np.float64)
-        gram += part.T @ part
-        cross += part.T @ targets[start : start + BLOCK]
-    return Moments(gram, cross, len(F))
+    gram, cross = np.zeros((m, m), order="F"), np.zeros((m, targets.shape[1]))
+    for start in range(0, len(rows), BLOCK):
+        chosen = rows[start : start + BLOCK]
+        part = F[chosen].astype(np.float64)
+        # part.T is in Fortran order already: the sum is taken in place, half of it.
+        linalg.blas.dsyrk(1.0, part.T, 1.0, gram, lower=True, overwrite_c=True)
+        cross += part.T @ targets[chosen]
+    own = targets[rows]
+    return Moments(gram, cross, float(np.vdot(own, own)), len(rows))
 
 
 def from_moments(m: Moments, penalty: float) -> FloatArray:
     """(F^T F + n lambda)^{-1} F^T T."""
-    matrix = m.gram.copy()
-    matrix.flat[:: len(matrix) + 1] += m.n * penalty
-    return np.asarray(linalg.solve(matrix, m.cross, assume_a="pos", overwrite_a=True))
+    factor = linalg.cho_factor(
+        m.shifted(1.0, m.n * penalty), lower=True, overwrite_a=True, check_finite=False
+    )
+    return np.asarray(linalg.cho_solve(factor, m.cross, check_finite=False))
+
+
+def judged(m: Moments, penalty: float, W: FloatArray) -> tuple[float, float]:
+    r"""Objective at W and the bound :math:`\|\nabla\|^2/(4\lambda)` of its distance from the least.
+
+    From the moments: the objective loses :math:`\epsilon\|T\|^2/n` to rounding.
+    """
+    product = m.times(W)
+    gradient = 2.0 * ((product - m.cross) / m.n + penalty * W)
+    fit = (m.square - 2.0 * float(np.vdot(W, m.cross)) + float(np.vdot(W, product))) / m.n
+    objective = fit + penalty * float(np.vdot(W, W))
+    return objective, float(np.vdot(gradient, gradient)) / (4.0 * penalty)
 
 
 def dual(F: NDArray[np.floating], targets: FloatArray, penalties: list[float]) -> list[FloatArray]:

@@ -1,123 +1,164 @@
-r"""Penalised softmax regression as a smooth convex problem, in coordinates that whiten it.
+r"""Penalised softmax regression as a smooth convex problem: Newton steps by conjugate gradients.
 
 .. math:: L(W) = \frac1n\sum_i \left(\log\sum_k e^{f_i^Tw_k} - f_i^Tw_{y_i}\right)
     + \frac\lambda2\|W\|_F^2 .
 
-The Hessian at probabilities p lies near :math:`h F^TF/n + \lambda` with h the mean of p(1-p). With
-its Cholesky factor L the unknown is :math:`V = L^TW`: few conjugate gradient steps are needed, and
-the certificate is taken back in W.
+The Hessian at probabilities p lies near :math:`h F^TF/n + \lambda` with h the mean of p(1-p): its
+Cholesky factor preconditions the conjugate gradients. Values, gradients and with them the
+certificate are in float64, whatever the precision of the features; Hessian products are in the
+precision of the features, since an inexact Newton step is corrected by the next gradient. Weights
+are held as (K, m).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, optimize, special
+from scipy import linalg
+
+from implicitnn._networks import thin as _thin
+from implicitnn._networks.ridge import Moments
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-ROUNDS = 8
+Solve = Callable[[FloatArray], FloatArray]
+STEPS, PRODUCTS, HALVINGS = 100, 500, 40
+# Rows whose Hessian products are summed in the features' precision.
+CHUNK = 4096
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """W (m, K), value of L there, certified gap, and number of evaluations of L."""
+    """W (m, K), value of L there, certified gap, and passes over the data that were needed."""
 
     weights: FloatArray
     objective: float
     gap: float
-    evaluations: int
+    passes: int
 
 
 @dataclass
 class _Problem:
-    """L, its gradient and its Hessian products in V, for F with rows divided by L^T."""
+    """L on the named rows of F: value, gradient, and Hessian products at the last gradient."""
 
-    rows: FloatArray
-    onehot: FloatArray
-    factor: FloatArray
+    F: NDArray[np.floating]
+    labels: IntArray
+    rows: IntArray
     penalty: float
-    _point: FloatArray | None = field(init=False, default=None)
-    _p: FloatArray = field(init=False)
-    _value: float = field(init=False, default=0.0)
-    _gradient: FloatArray = field(init=False)
-    evaluations: int = field(init=False, default=0)
+    classes: int
+    passes: int = 0
 
-    def back(self, V: FloatArray) -> FloatArray:
-        """L^{-T} V."""
-        return np.asarray(linalg.solve_triangular(self.factor, V, lower=True, trans="T"))
+    def __post_init__(self) -> None:
+        self._p = np.empty((self.classes, len(self.rows)), self.F.dtype)
 
-    def _at(self, v: FloatArray) -> None:
-        if self._point is not None and np.array_equal(v, self._point):
-            return
-        self.evaluations += 1
-        n, k = self.onehot.shape
-        V = v.reshape(-1, k)
-        logits, W = self.rows @ V, self.back(V)
-        norm = special.logsumexp(logits, axis=1, keepdims=True)
-        self._p = np.exp(logits - norm)
-        fit = (float(norm.sum()) - float(np.vdot(logits, self.onehot))) / n
-        self._value = fit + 0.5 * self.penalty * float(np.vdot(W, W))
-        ridge = linalg.solve_triangular(self.factor, W, lower=True)
-        gradient = self.rows.T @ (self._p - self.onehot) / n + self.penalty * ridge
-        self._gradient = gradient.ravel()
-        self._point = v.copy()
+    def at(self, W: FloatArray) -> tuple[float, FloatArray]:
+        """L and its gradient."""
+        self.passes += 1
+        gradient = np.zeros_like(W)
+        total = _thin.gradient(self.F, self.labels, self.rows, W, self._p, gradient)
+        gradient /= len(self.rows)
+        gradient += self.penalty * W
+        return total / len(self.rows) + 0.5 * self.penalty * float(np.vdot(W, W)), gradient
 
-    def value(self, v: FloatArray) -> float:
-        self._at(v)
-        return self._value
+    def product(self, D: FloatArray) -> FloatArray:
+        """Hessian times D."""
+        self.passes += 1
+        narrow, total = D.astype(self.F.dtype), np.zeros_like(D)
+        for start in range(0, len(self.rows), CHUNK):
+            last, own = min(start + CHUNK, len(self.rows)), np.zeros_like(narrow)
+            _thin.curvature(self.F, self.rows, self._p, start, last, narrow, own)
+            total += own
+        return np.asarray(total / len(self.rows) + self.penalty * D)
 
-    def gradient(self, v: FloatArray) -> FloatArray:
-        self._at(v)
-        return self._gradient
-
-    def product(self, v: FloatArray, d: FloatArray) -> FloatArray:
-        """Hessian at v times d."""
-        self._at(v)
-        n, k = self.onehot.shape
-        D = d.reshape(-1, k)
-        change = self._p * (self.rows @ D)
-        change -= self._p * change.sum(axis=1, keepdims=True)
-        ridge = linalg.solve_triangular(self.factor, self.back(D), lower=True)
-        return np.asarray((self.rows.T @ change / n + self.penalty * ridge).ravel())
-
-    def gap(self, v: FloatArray) -> float:
-        """|dL/dW|^2/(2 lambda), which bounds L - min L since L is lambda-strongly convex."""
-        k = self.onehot.shape[1]
-        gradient = self.factor @ self.gradient(v).reshape(-1, k)
-        return float(np.vdot(gradient, gradient)) / (2.0 * self.penalty)
+    def spread(self) -> float:
+        """Mean of p(1 - p)."""
+        return max(float((self._p * (1.0 - self._p)).mean()), 1e-6)
 
 
 def minimise(
-    F: FloatArray, onehot: FloatArray, gram: FloatArray, penalty: float, gap: float, W0: FloatArray
+    F: NDArray[np.floating],
+    labels: IntArray,
+    rows: IntArray,
+    moments: Moments,
+    penalty: float,
+    gap: float,
+    W0: FloatArray,
 ) -> Minimum:
-    """Minimise L from W0 until the certified gap is reached, or rounding stops progress.
+    """Minimise L over the named rows from W0 (m, K).
 
-    gram is F^T F/n.
+    Ends when the certified gap is reached, or rounding stops progress.
     """
-    k = onehot.shape[1]
-    p = special.softmax(F @ W0, axis=1)
-    curvature = max(float((p * (1.0 - p)).mean()), 1e-6)
-    factor = linalg.cholesky(curvature * gram + penalty * np.eye(len(gram)), lower=True)
-    rows = np.asarray(linalg.solve_triangular(factor, F.T, lower=True).T)
-    problem = _Problem(rows, onehot, factor, penalty)
-    v = (factor.T @ W0).ravel()
-    # |dL/dW| <= |L| |dL/dV|, and the Frobenius norm of L bounds its spectral one.
-    tolerance = np.sqrt(2.0 * penalty * gap) / np.linalg.norm(factor)
-    for _ in range(ROUNDS):
-        found = optimize.minimize(
-            problem.value,
-            v,
-            method="trust-ncg",
-            jac=problem.gradient,
-            hessp=problem.product,
-            options={"gtol": tolerance, "maxiter": 200},
-        )
-        moved = not np.array_equal(found.x, v)
-        v = found.x
-        if problem.gap(v) <= gap or not moved:
+    problem = _Problem(F, labels, rows, penalty, W0.shape[1])
+    W = np.ascontiguousarray(W0.T)
+    value, gradient = problem.at(W)
+    matrix = moments.shifted(problem.spread() / moments.n, penalty)
+    factor = linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+
+    def solve(R: FloatArray) -> FloatArray:
+        return np.asarray(linalg.cho_solve(factor, R.T, check_finite=False).T)
+
+    first = float(np.linalg.norm(gradient))
+    for _ in range(STEPS):
+        bound = float(np.vdot(gradient, gradient)) / (2.0 * penalty)
+        if bound <= gap:
             break
-    W = problem.back(v.reshape(-1, k))
-    return Minimum(W, problem.value(v), problem.gap(v), problem.evaluations)
+        # Tighter as the minimum nears, but no tighter than the certificate asks for.
+        share = min(0.25, (float(np.linalg.norm(gradient)) / first) ** 0.5)
+        step = _newton(problem.product, solve, gradient, share, 0.5 * (penalty * gap) ** 0.5)
+        found = _search(problem, W, step, value, float(np.vdot(gradient, step)))
+        if found is None:
+            break
+        W, value, gradient = found
+    bound = float(np.vdot(gradient, gradient)) / (2.0 * penalty)
+    return Minimum(np.ascontiguousarray(W.T), value, bound, problem.passes)
+
+
+def _newton(
+    product: Solve, solve: Solve, gradient: FloatArray, share: float, enough: float
+) -> FloatArray:
+    """Preconditioned conjugate gradients for H D = -gradient.
+
+    Until the residual is a share of the gradient in the norm of the preconditioner's inverse, or
+    small enough in the Euclidean one.
+    """
+    D, R = np.zeros_like(gradient), -gradient
+    Z = solve(R)
+    P, rho = Z.copy(), float(np.vdot(R, Z))
+    goal = share**2 * rho
+    for _ in range(PRODUCTS):
+        HP = product(P)
+        length = rho / float(np.vdot(P, HP))
+        D += length * P
+        R -= length * HP
+        if float(np.linalg.norm(R)) <= enough:
+            break
+        Z = solve(R)
+        rho, before = float(np.vdot(R, Z)), rho
+        if rho <= goal:
+            break
+        P *= rho / before
+        P += Z
+    return D
+
+
+def _search(
+    problem: _Problem, W: FloatArray, step: FloatArray, value: float, slope: float
+) -> tuple[FloatArray, float, FloatArray] | None:
+    """First of the lengths 1, 1/2, 1/4, ... that lowers L enough, or None."""
+    if slope >= 0.0:
+        return None
+    length = 1.0
+    for _ in range(HALVINGS):
+        point = W + length * step
+        new, gradient = problem.at(point)
+        if new <= value + 1e-4 * length * slope:
+            return point, new, gradient
+        # Differences of L are rounding here; the gradient still tells.
+        if -length * slope < 1e4 * EPS * abs(value) and -float(np.vdot(gradient, step)) >= 0:
+            return point, new, gradient
+        length *= 0.5
+    return None

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicitnn import activations, datasets, design
+from implicitnn import activations, datasets, design, networks
 from implicitnn._validate import FloatArray, one_of
 from implicitnn.specs import DEQ, ENN
 from implicitnn.studies._images import TIERS
+from implicitnn.studies._needs import full_images
 
 IMAGES = ("mnist", "fashion_mnist")
+FEATURES = "cifar10 features"
+DATA = (*IMAGES, FEATURES)
+# Training and test images of tier paper, the same number of each class. Half of the official
+# training files of CIFAR-10 is used, so that tier paper runs on a partial copy of the set.
+SIZES = {"mnist": (50_000, 8_000), "fashion_mnist": (50_000, 8_000), FEATURES: (24_000, 8_000)}
+# Learning rates of the paper's recipe.
+RATES = {"mnist": 1.0, "fashion_mnist": 1.0, FEATURES: 0.1}
 SIGMA_A2 = 0.2
+# The map contracts by less than a half, so the features are nearer to the equilibrium than this.
+RTOL = 1e-3
 MODELS = ("relu_deq", "l_relu", "relu", "tanh_deq", "h_tanh", "tanh")
+# The same class of networks as "relu" with weights of its own: what a seed alone does.
+AGAIN = "relu_again"
 # Each explicit net and the DEQ it is compared with.
 PARTNERS = {"l_relu": "relu_deq", "relu": "relu_deq", "h_tanh": "tanh_deq", "tanh": "tanh_deq"}
 
@@ -51,13 +64,38 @@ def task(data: str, source: str, n: int, n_test: int) -> Task:
     """
     tier = TIERS[one_of(source, "source", tuple(TIERS))]
     parts = {"train": n, "test": n_test}
-    loaded = {split: datasets.load(data, split, n=k, tier=tier) for split, k in parts.items()}
-    X, X_test = (loaded[split].X.astype(np.float64) for split in parts)
+    loaded = {split: _load(data, split, k, tier) for split, k in parts.items()}
+    (X, y), (X_test, y_test) = (loaded[split] for split in parts)
     mean = X.mean(axis=0)
     X -= mean
     X_test -= mean
     scale = np.sqrt((X**2).sum(axis=1).mean())
-    return Task(X / scale, loaded["train"].y, X_test / scale, loaded["test"].y)
+    return Task(X / scale, y, X_test / scale, y_test)
+
+
+def _load(data: str, split: str, n: int, tier: str) -> tuple[FloatArray, NDArray[np.int64]]:
+    if one_of(data, "data", DATA) == FEATURES:
+        from implicitnn import backbones
+
+        features = backbones.cifar10_features(split, n, tier)
+        return features.X.astype(np.float64), features.y
+    images = datasets.load(data, split, n=n, tier=tier)
+    return images.X.astype(np.float64), images.y
+
+
+def needed(settings: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the image sets that a cell reads at their full size.
+
+    Examples
+    --------
+    >>> needed({"data": "cifar10 features", "source": "full"})
+    ('cifar10',)
+    >>> needed({"data": "mnist", "source": "embedded"})
+    ()
+    """
+    if settings["data"] == FEATURES:
+        return ("cifar10",) if settings["source"] == "full" else ()
+    return full_images(settings)
 
 
 def network(model: str, tau0: float) -> DEQ | ENN:
@@ -70,7 +108,8 @@ def network(model: str, tau0: float) -> DEQ | ENN:
     >>> network("tanh", 1.0), len(network("l_relu", 1.0).layers)
     (ENN((tanh,), tau0=1.0), 2)
     """
-    one_of(model, "model", MODELS)
+    one_of(model, "model", (*MODELS, AGAIN))
+    model = "relu" if model == AGAIN else model
     if model in ("relu", "tanh"):
         layers = (activations.relu,) * 2 if model == "relu" else (activations.tanh,)
         return ENN(layers, tau0)
@@ -81,14 +120,47 @@ def network(model: str, tau0: float) -> DEQ | ENN:
     return design.match(deq, "hard_tanh").enn if model == "h_tanh" else deq
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Features of the training and the test images by one random network, and failed solves."""
+
+    train: NDArray[np.floating]
+    test: NDArray[np.floating]
+    not_converged: int
+
+
+def drawn(model: str, images: Task, width: int, seed: int) -> Drawn:
+    """Return the features of a network whose weights depend on model, width and seed.
+
+    Examples
+    --------
+    >>> a, b = (drawn(m, task("mnist", "embedded", 20, 10), 8, 0) for m in ("relu", AGAIN))
+    >>> a.train.shape, bool((a.train == b.train).all())
+    ((20, 8), False)
+    """
+    place = (*MODELS, AGAIN).index(one_of(model, "model", (*MODELS, AGAIN)))
+    rng = np.random.default_rng([seed, width, place])
+    spec = network(model, images.tau0)
+    net = networks.build(spec, images.X.shape[1], width, 1, rng, rtol=RTOL)
+    train, test = (networks.features(net, X) for X in (images.X, images.X_test))
+    return Drawn(train.value, test.value, train.not_converged + test.not_converged)
+
+
 def cells(
-    source: str, widths: tuple[int, ...], n: int, n_test: int, epochs: int
+    source: str,
+    widths: Sequence[int],
+    epochs: int,
+    *,
+    data: Sequence[str] = DATA,
+    models: Sequence[str] = MODELS,
+    sizes: tuple[int, int] | None = None,
 ) -> list[dict[str, object]]:
-    """Return one cell for each data set, network and width."""
+    """Return one cell for each data set, network and width; sizes None are those of tier paper."""
     return [
-        {"data": data, "source": source, "model": model, "width": width,
-         "n": n, "n_test": n_test, "epochs": epochs}
-        for data in IMAGES
-        for model in MODELS
+        {"data": name, "source": source, "model": model, "width": width, "n": n, "n_test": n_test,
+         "epochs": epochs, "lr": RATES[name]}
+        for name in data
+        for n, n_test in (sizes or SIZES[name],)
+        for model in models
         for width in widths
     ]  # fmt: skip
