@@ -14,10 +14,13 @@ _QUANTITY = {
     "value": "value", "low": "lower end of the interval", "high": "upper end of the interval",
 }  # fmt: skip
 
-_GREEK = ["alpha", "beta", "gamma", "kappa", "lambda", "mu", "phi", "psi", "sigma", "tau"]
+_GREEK = [
+    "alpha", "beta", "gamma", "eta", "kappa", "lambda", "mu", "phi", "psi", "rho", "sigma", "tau",
+    "theta", "Phi",
+]  # fmt: skip
 _NAME = rf"({'|'.join(_GREEK)}|[A-Za-z])"
 # A Greek letter with an optional index, or a Latin letter with an index: tau0, sigma_a2, C_0.
-_INDEXED = re.compile(rf"(?<![\w&]){_NAME}(_?)([A-Za-z]?\d?|all)(?!\w)")
+_INDEXED = re.compile(rf"(?<![\w&]){_NAME}(_?)([A-Za-z]?\d?|all|min|max)(?!\w)")
 # Names in the code of squares.
 _SQUARES = ("sigma_a2", "sigma_b2", "sigma_c2", "gamma2", "kappa2")
 _POWER = re.compile(r"\^(?:\{([^{}]+)\}|\(([^()]+)\)|([A-Za-z0-9]+))")
@@ -32,6 +35,8 @@ def symbols(text: str) -> str:
     --------
     >>> symbols("O(n^{-1/2}), tau0^2 = tr C_0/p, log ck_absolute")
     'O(n<sup>\u22121/2</sup>), \u03c4<sub>0</sub><sup>2</sup> = tr C<sub>0</sub>/p, log ck_absolute'
+    >>> symbols("sigma_min(Phi), rho_b, theta")
+    '\u03c3<sub>min</sub>(\u03a6), \u03c1<sub>b</sub>, \u03b8'
     """
     text = _POWER.sub(lambda m: f"<sup>{m[1] or m[2] or m[3]}</sup>", escape(text))
     text = _INDEXED.sub(_index, text).replace("sqrt", "\u221a")
