@@ -88,7 +88,7 @@ test-peers: setup
 	$(BIN)/python -m pytest -q tests/peers
 
 clean:
-	rm -rf _build .cache ci-*.log .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info lib/.mypy_cache
+	rm -rf _build build .cache ci-*.log .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/*.egg-info lib/.mypy_cache
 	find lib tests book benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 	echo "Removed what was built; data and $(VENV) are kept."
 

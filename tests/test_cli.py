@@ -86,7 +86,6 @@ def test_help_loads_no_heavy_package():
     [
         ((), "required: COMMAND"),
         (("nothing",), "invalid choice: 'nothing'"),
-        (("data",), "required: ACTION"),
         (("data", "fetch"), "required: NAME"),
         (("data", "fetch", "emnist"), "invalid choice: 'emnist'"),
         (("data", "verify", "emnist"), "invalid choice: 'emnist'"),
@@ -334,3 +333,27 @@ def test_a_corrupt_file_does_not_hide_the_other_sets(project, monkeypatch, capsy
     assert re.search(r"^ok     fashion_mnist, embedded", out, re.MULTILINE)
     assert _cli.main(["data", "list"]) == 0
     assert "unreadable: see data verify" in capsys.readouterr().out
+
+
+def test_a_missing_package_is_named_and_not_shown_as_a_traceback(monkeypatch, capsys):
+    def needs_torch(options):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(_cli, "doctor", needs_torch)
+    assert _cli.main(["doctor"]) == 1
+    message = capsys.readouterr().err
+    assert "needs torch" in message and "pip install" in message
+
+
+def test_a_missing_module_of_our_own_is_a_fault(monkeypatch):
+    def broken(options):
+        raise ModuleNotFoundError("No module named 'implicitnn.x'", name="implicitnn.x")
+
+    monkeypatch.setattr(_cli, "doctor", broken)
+    with pytest.raises(ModuleNotFoundError):
+        _cli.main(["doctor"])
+
+
+def test_data_alone_lists(capsys):
+    assert _cli.main(["data"]) == 0
+    assert "mnist" in capsys.readouterr().out

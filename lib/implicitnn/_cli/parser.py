@@ -36,6 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(error, 2)
     except (CommandError, DataFileError, DownloadError, FileNotFoundError) as error:
         return _say(error, 1)
+    except ModuleNotFoundError as error:
+        if (error.name or "implicitnn").split(".")[0] == "implicitnn":
+            raise
+        return _say(
+            f"this command needs {error.name}, which is not installed. In the project's folder: "
+            "make setup, or pip install '.[torch,book]'", 1,
+        )  # fmt: skip
     except KeyboardInterrupt:
         return _say("interrupted", 130)
 
@@ -84,8 +91,9 @@ def _add_doctor(commands: Commands) -> None:
 
 
 def _add_data(commands: Commands) -> None:
-    data = _add(commands, "data", "list, fetch or verify the image data sets")
-    actions = data.add_subparsers(required=True, metavar="ACTION")
+    data = _add(commands, "data", "list (when nothing else is said), fetch or verify the data sets")
+    data.set_defaults(command=data_list)
+    actions = data.add_subparsers(metavar="ACTION")
     _add(actions, "list", "list the data sets and where they are").set_defaults(command=data_list)
     fetch = _add(actions, "fetch", "download the official files of one data set into the cache")
     fetch.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
