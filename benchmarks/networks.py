@@ -34,8 +34,6 @@ RESULTS = Path(__file__).resolve().parents[1] / "data" / "results" / "benchmarks
 P = 784
 TORCHDEQ = ("fixed_point_iter", "anderson", "broyden")
 SOLVERS = {"Picard": Picard(), "Anderson": Anderson(), "Broyden": Broyden()}
-
-
 ABSENT = "torchdeq is not installed: it is not compared here (pip install torchdeq)"
 
 
@@ -223,8 +221,6 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     facts = machine() | {"torch": torch.__version__, "backend": faster()}
     facts["torchdeq"] = importlib.metadata.version("torchdeq") if has_torchdeq() else None
-    if not has_torchdeq():
-        print(ABSENT, flush=True)
     rows = [
         row
         for width in options.widths

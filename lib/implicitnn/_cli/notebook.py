@@ -17,12 +17,7 @@ def run(name: str, tier: str, seed: int, output: Path | None) -> int:
     target = output or _project.build() / "notebooks" / f"{source.stem}-{tier}-seed{seed}.ipynb"
     target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        execute(source, target, tier, seed)
-    except ModuleNotFoundError as error:
-        raise CommandError(
-            f"executing a notebook needs {error.name}: pip install 'implicitnn[book]'"
-        ) from error
+    execute(source, target, tier, seed)
     print(target)
     return 0
 

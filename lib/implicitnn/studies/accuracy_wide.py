@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 from implicitnn.studies import accuracy
-from implicitnn.studies._classify import cells, needed
-from implicitnn.sweeps import Study
+from implicitnn.studies._classify import cells
 
-
-def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
-    """Return what `accuracy.row` returns.
-
-    Examples
-    --------
-    >>> cell = {"data": "mnist", "source": "embedded", "model": "tanh", "width": 16}
-    >>> row(cell | {"n": 200, "n_test": 100, "epochs": 1, "lr": 1.0}, 0)["not_converged"]
-    0
-    """
-    return accuracy.row(settings, seed)
-
-
-STUDY = Study(
+STUDY = replace(
+    accuracy.STUDY,
     name="accuracy_wide",
-    row=row,
     grids={"paper": cells("full", (4096,), 100)},
     seeds={"paper": (0, 1, 2)},
-    claims=("A9",),
-    datasets=needed,
-    rtol=0.0,
-    atol=0.1,
     unchecked=("ridge_gap",),
-    cost=accuracy.cost,
 )
