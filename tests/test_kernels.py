@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicitnn import kernels
+from implicitnn._kernels import homogeneous
 from implicitnn._kernels import reference as _reference
 from implicitnn.activations import (
     Activation,
@@ -175,6 +176,40 @@ def test_collinear_and_antipodal_samples():
     np.testing.assert_allclose(ntk[0, 1], 2 * ntk[0, 0], rtol=1e-12)
     np.testing.assert_allclose(ck[0, 3], 3 * ck[0, 0], rtol=1e-12)
     assert scaled_errors(spec, X, None, [(0, 2)], "published") <= TOL
+
+
+ANGLES = {
+    "all alike": lambda rng: rng.uniform(0.0, 0.2, 150),
+    "two opposite clusters": lambda rng: np.repeat([0.0, np.pi], 75) + rng.uniform(0, 0.1, 150),
+    "at right angles": lambda rng: np.repeat([0.0, np.pi / 2], 75) + rng.uniform(0, 0.01, 150),
+    "all around": lambda rng: rng.uniform(0.0, 2 * np.pi, 150),
+    "one far from the rest": lambda rng: np.append(rng.uniform(1.0, 1.4, 149), -2.0),
+    "one pair that agrees": lambda rng: np.append(np.linspace(0.0, 3.0, 149), 1e-7),
+}
+
+
+@pytest.mark.parametrize("name", ANGLES)
+@pytest.mark.parametrize("spec", [DEQ(relu, 0.9), DEQ(leaky_relu(-0.5), 0.2)], ids=repr)
+def test_homogeneous_tables_cover_every_range_of_the_angle(spec, name):
+    rng = np.random.default_rng(11)
+    angle = ANGLES[name](rng)
+    X = np.stack([np.cos(angle), np.sin(angle)], axis=1) * rng.uniform(0.8, 1.2, (150, 1))
+    cosine = np.cos(angle[:, None] - angle)
+    extremes = [np.unravel_index(k, cosine.shape) for k in np.argsort(cosine, axis=None)[[0, -151]]]
+    pairs = [*extremes, (0, 149), (149, 70), *rng.integers(150, size=(25, 2))]
+    assert scaled_errors(spec, X, None, pairs, "all") < 1e-11
+    assert scaled_errors(spec, X, X[::-1].copy(), pairs, "published") < 1e-11
+
+
+def test_the_usual_range_of_gaps_is_wide_enough_and_stays_off_the_far_end():
+    gap = np.linspace(0.1, 0.4, 5000)
+    low, high = homogeneous.usual(gap, 1.0)
+    inside = (gap >= low**2) & (gap <= high**2)
+    assert inside.mean() >= 0.998
+    assert high - low < 0.4
+    for values in (np.zeros(9), np.ones(9), np.empty(0), np.array([0.5])):
+        low, high = homogeneous.usual(values, 1.0)
+        assert 0.0 <= low < high <= homogeneous.LAST
 
 
 def test_single_sample_and_single_feature():

@@ -31,7 +31,7 @@ from implicitnn._kernels import exponential as _exponential
 from implicitnn._kernels import piecewise as _piecewise
 from implicitnn._kernels.diagonal import Diagonal, Spec
 from implicitnn._kernels.homogeneous import Shape, half_chord
-from implicitnn._kernels.kinks import density, folded, jumps
+from implicitnn._kernels.kinks import SILENT, density, folded, jumps
 from implicitnn._kernels.layer import Layer
 from implicitnn._kernels.passes import mehler, mehler_gap
 from implicitnn.activations import elu
@@ -44,7 +44,6 @@ LARGE = 2.0
 STEPS = 40
 TINY = 1e-11
 SMALL = 1e-4
-SILENT = 1e-300
 # of one closed form for a pair, in units of its largest term
 ROUNDING = 4e-16
 

@@ -25,6 +25,9 @@ from implicitnn._kernels.diagonal import transform
 from implicitnn.specs import DEQ, Centred
 
 FloatArray = NDArray[np.float64]
+LATTICE = 32
+LAST = 27 / 32
+FEW = 1e-3
 
 
 @dataclass(frozen=True)
@@ -110,18 +113,18 @@ def variances(spec: DEQ, q: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=256)
-def series(spec: DEQ, far: bool, tol: float) -> FloatArray:
-    """Coefficients (degree, 2) of k and D/(1 - sa2 D) on half of the range of t^2, by powers of y.
+def series(spec: DEQ, low: float, high: float, far: bool, tol: float) -> FloatArray:
+    r"""Coefficients (degree, 2) of k and D/(1 - sa2 D) by powers of y in [-1, 1].
 
-    Near rho = 1 the variable is t, on the far half it is the root of what is left of t^2: each
-    half is analytic in its own variable.
+    y is affine in t, :math:`low \le t \le high`, or (far) in the root of what is left of t^2: near
+    either end of rho the kernels are analytic in its own variable.
     """
     shape = Shape.of(spec.phi)
     total = largest(spec)
     count = 16
     while True:
         y = np.cos(np.pi * (np.arange(count) + 0.5) / count)
-        square = 0.5 * total * (0.5 * (y + 1.0)) ** 2
+        square = (low + 0.5 * (high - low) * (y + 1.0)) ** 2
         theta = solve_angle(shape, spec.sigma_a2, total - square if far else square)
         slope = shape.slope(theta)
         values = np.stack([shape.product(theta), slope / (1.0 - spec.sigma_a2 * slope)], axis=1)
@@ -132,6 +135,21 @@ def series(spec: DEQ, far: bool, tol: float) -> FloatArray:
             powers = [np.polynomial.chebyshev.cheb2poly(column) for column in table[: used + 1].T]
             return np.ascontiguousarray(np.column_stack([_padded(p, used + 1) for p in powers]))
         count *= 2
+
+
+def usual(gap: FloatArray, total: float) -> tuple[float, float]:
+    r"""A range of t, on a lattice, that holds all but a few of the given t^2 in [0, total].
+
+    Away from its ends a single short polynomial does; the largest t, beyond :data:`LAST` of the
+    whole range, stay out of it.
+    """
+    end = math.sqrt(total)
+    low, high = (0.0, math.sqrt(0.5))
+    if gap.size:
+        low, high = np.quantile(np.sqrt(np.maximum(gap, 0.0) / total), [FEW, 1.0 - FEW])
+    low = min(math.floor(low * LATTICE) / LATTICE, LAST - 2.0 / LATTICE)
+    high = min(max(math.ceil(high * LATTICE) / LATTICE, low + 2.0 / LATTICE), LAST)
+    return low * end, high * end
 
 
 def _padded(values: FloatArray, size: int) -> FloatArray:

@@ -253,8 +253,9 @@ def _homogeneous_block(
     step: int,
     rows: FloatArray,
     column: FloatArray,
-    near: FloatArray,
-    far: FloatArray,
+    constants: FloatArray,
+    powers: FloatArray,
+    sizes: NDArray[np.int64],
     tile: FloatArray,
     ends: NDArray[np.bool_],
 ) -> bool:
@@ -267,10 +268,9 @@ def _homogeneous_block(
             at + m * step,
             rows[m],
             column,
-            near,
-            near.size // 2,
-            far,
-            far.size // 2,
+            constants,
+            powers,
+            sizes,
             tile,
             place,
             place + ROWS * WIDTH,
@@ -285,18 +285,19 @@ def homogeneous_panel(
     second: FloatArray,
     i0: int,
     i1: int,
-    near: FloatArray,
-    far: FloatArray,
     columns: FloatArray,
     rows: FloatArray,
+    constants: FloatArray,
+    powers: FloatArray,
+    sizes: NDArray[np.int64],
     symmetric: bool,
     index: NDArray[np.int64],
 ) -> int:
     """Evaluate the one-dimensional table of a positively homogeneous activation.
 
     ``first`` holds the inner products before. Entries near either end of the table are listed in
-    ``index`` (2, room), to be done with more care; returns their number. ``near``, ``far``
-    (degree * 2), ``columns`` (blocks, 4 * BLOCK), ``rows`` (n, 14): see
+    ``index`` (2, room), to be done with more care; returns their number. ``columns``
+    (blocks, 4 * BLOCK), ``rows`` (n, 4), ``constants``, ``powers``, ``sizes``: see
     :func:`implicitnn._kernels.simd.homogeneous_row`.
     """
     width, found = first.shape[1], 0
@@ -308,10 +309,12 @@ def homogeneous_panel(
         if j1 - j0 < BLOCK:
             _padded(first, i0, i1, j0, j1, buffer)
             source, at, step = buffer, 0, BLOCK
-        if _homogeneous_block(source, at, step, part, column, near, far, tile, ends):
+        if _homogeneous_block(source, at, step, part, column, constants, powers, sizes, tile, ends):
             for i in range(i0, i1):
                 if ends[i - i0]:
-                    found = _list_ends(first, rows[i], column, i, j0, j1, symmetric, index, found)
+                    found = _list_ends(
+                        first, rows[i], column, constants, i, j0, j1, symmetric, index, found
+                    )
         write_tile(first, tile, 0, i0, i1, j0, j1, symmetric)
         write_tile(second, tile, ROWS * WIDTH, i0, i1, j0, j1, symmetric)
     return found
@@ -322,6 +325,7 @@ def _list_ends(
     gram: FloatArray,
     row: FloatArray,
     column: FloatArray,
+    constants: FloatArray,
     i: int,
     j0: int,
     j1: int,
@@ -330,11 +334,18 @@ def _list_ends(
     found: int,
 ) -> int:
     """Add the entries of one row and block whose gap is near an end of its range."""
+    b, r_max, total, edge, last = (
+        constants[0],
+        constants[1],
+        constants[2],
+        constants[3],
+        constants[4],
+    )
     for j in range(max(j0, i + 1) if symmetric else j0, j1):
         m = j - j0
-        drive = row[4] * gram[i, j] + (row[0] + column[m])
-        gap = min(row[6], max(0.0, row[5] - drive * (row[1] * column[BLOCK + m])))
-        if gap < row[9] or gap > row[10]:
+        drive = b * gram[i, j] + (row[0] + column[m])
+        gap = min(total, max(0.0, r_max - drive * (row[1] * column[BLOCK + m])))
+        if gap < edge or gap > last:
             index[0, found], index[1, found] = i, j
             found += 1
     return found

@@ -25,6 +25,7 @@ FloatArray = NDArray[np.float64]
 EDGE = 4e-6
 SAME = 1e-12
 LATTICE = 16
+SPREAD = 64
 # with closed forms, so few entries cost less than a table
 FEW = 4096
 CUTS = (1.0, 31 / 32, 15 / 16, 7 / 8, 3 / 4, 1 / 2)
@@ -57,13 +58,6 @@ def homogeneous(job: Job) -> None:
     shape = _homogeneous.Shape.of(spec.phi)
     a2, c = spec.sigma_a2, shape.offset
 
-    total = _homogeneous.largest(spec)
-    limit = 0.5 * total
-    every = float(job.params == "all")
-    table = [1.0 - a2 * shape.top, total, limit, 2.0 / math.sqrt(limit), EDGE, total - EDGE]
-    rest = [a2, every * spec.sigma_b2, every * spec.sigma_c2]
-    constants = np.array([spec.sigma_b2, *table, *rest])
-
     def prepare(samples: Samples) -> FloatArray:
         root = _homogeneous.variances(spec, samples.q)
         inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
@@ -71,21 +65,59 @@ def homogeneous(job: Job) -> None:
         return np.stack([0.5 * spec.sigma_c2 + a2 * lift, inverse, root, lift])
 
     data1 = prepare(job.left)
-    columns = _tile(data1 if job.symmetric else prepare(job.right))
-    fixed = np.broadcast_to(constants[:, None], (constants.size, data1.shape[1]))
-    rows = np.ascontiguousarray(np.concatenate([data1, fixed]).T)
-    near, far = (_homogeneous.series(spec, side, job.tol / 50).ravel() for side in (False, True))
+    data2 = data1 if job.symmetric else prepare(job.right)
+    columns, rows = _tile(data2), np.ascontiguousarray(data1.T)
+    constants, powers, sizes = _ranges(job, spec, data1, data2)
     room = ROWS * job.first.shape[1]
 
     def work(panel: Panel) -> None:
         index = np.empty((2, room), dtype=np.int64)
         found = _passes.homogeneous_panel(
-            job.first, job.second, *panel, near, far, columns, rows, job.symmetric, index
+            job.first,
+            job.second,
+            *panel,
+            columns,
+            rows,
+            constants,
+            powers,
+            sizes,
+            job.symmetric,
+            index,
         )
         if found:
             _engine.refine(job, index[:, :found])
 
     _threads.each(work, job.panels)
+
+
+def _ranges(
+    job: Job, spec: DEQ, data1: FloatArray, data2: FloatArray
+) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
+    """Constants and polynomials of the pass: the usual range of t, and the two halves of all."""
+    total = _homogeneous.largest(spec)
+    r_max = 1.0 - spec.sigma_a2 * _homogeneous.Shape.of(spec.phi).top
+    some = [_spread(data.shape[1]) for data in (data1, data2)]
+    one, two = data1[:, some[0], None], data2[:, None, some[1]]
+    drive = spec.sigma_b2 * job.first[np.ix_(*some)] + one[0] + two[0]
+    gap = r_max - drive * (one[1] * two[1])
+    if job.symmetric:
+        gap = gap[some[0][:, None] != some[1]]
+    low, high = _homogeneous.usual(np.clip(gap, 0.0, total).ravel(), total)
+    half = math.sqrt(0.5 * total)
+    parts = [(low, high, False), (0.0, half, False), (0.0, half, True)]
+    found = [_homogeneous.series(spec, *part, job.tol / 50) for part in parts]
+    every = float(job.params == "all")
+    constants = [spec.sigma_b2, r_max, total, EDGE, total - EDGE]
+    constants += [low**2, high**2, 2.0 / (high - low), (high + low) / (high - low)]
+    constants += [0.5 * total, 2.0 / half, 1.0]
+    constants += [spec.sigma_a2, every * spec.sigma_b2, every * spec.sigma_c2]
+    sizes = np.array([part.shape[0] for part in found])
+    return np.array(constants), np.concatenate(found).ravel(), sizes
+
+
+def _spread(n: int) -> NDArray[np.int64]:
+    """At most SPREAD places, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, SPREAD)).astype(np.int64))
 
 
 def general(job: Job, probe: _check.Probe, tol: float) -> None:

@@ -8,7 +8,8 @@ do not depend on how the work is cut into blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -85,6 +86,10 @@ class Code:
         """The larger one; b where a is not a number."""
         return self.builder.select(self.builder.fcmp_ordered(">", a, b), a, b)
 
+    def below(self, a: Any, b: Any) -> Any:
+        """Where a < b."""
+        return self.builder.fcmp_ordered("<", a, b)
+
     def root(self, a: Any) -> Any:
         kind = ir.FunctionType(self.vector, [self.vector])
         name = f"llvm.sqrt.v{self.lanes}f64"
@@ -101,8 +106,13 @@ class Code:
     def select(self, mask: Any, a: Any, b: Any) -> Any:
         return self.builder.select(mask, a, b)
 
-    def horner(self, y: Any, coefficients: Any, rows: Any, results: Sequence[Any]) -> None:
-        r"""Polynomials :math:`\sum_r c_{rk} y^r` into the slots ``results``, k of them."""
+    def horner(
+        self, y: Any, coefficients: Any, start: Any, rows: Any, results: Sequence[Any]
+    ) -> None:
+        r"""Polynomials :math:`\sum_r c_{rk} y^r` into the slots ``results``, k of them.
+
+        Row r of c is at ``coefficients[(start + r) * k:]``.
+        """
         count = len(results)
         for result in results:
             self.builder.store(self.zero, result)
@@ -111,11 +121,21 @@ class Code:
             r,
             _,
         ):
-            place = self.builder.mul(r, integer(count))
+            place = self.builder.mul(self.builder.add(start, r), integer(count))
             for k, result in enumerate(results):
                 scalar = self.scalar(coefficients, self.builder.add(place, integer(k)))
                 value = self.multiply_add(y, self.builder.load(result), scalar)
                 self.builder.store(value, result)
+
+
+@contextmanager
+def lanes(builder: Any) -> Iterator[Any]:
+    """The loop over the first places of the vectors that make up a block."""
+    with cgutils.for_range_slice(builder, integer(0), integer(BLOCK), integer(LANES), inc=True) as (
+        lane,
+        _,
+    ):
+        yield lane
 
 
 def plain(*kinds: Any) -> tuple[Any, ...]:
@@ -183,10 +203,7 @@ def _emit_table(
     place = cgutils.alloca_once(builder, _INT)
     one, minus = code.splat(real(1.0)), code.splat(real(-1.0))
     top = builder.sub(degree, integer(1))
-    with cgutils.for_range_slice(builder, integer(0), integer(BLOCK), integer(LANES), inc=True) as (
-        lane,
-        _,
-    ):
+    with lanes(builder) as lane:
         s = code.load(line, builder.add(at, lane))
         scale = code.multiply(code.scalar(row, integer(0)), code.load(columns, lane))
         y = code.subtract(code.multiply(s, scale), code.scalar(row, integer(1)))
@@ -232,10 +249,9 @@ def homogeneous_row(
     at: Any,
     row: Any,
     columns: Any,
-    near: Any,
-    near_rows: Any,
-    far: Any,
-    far_rows: Any,
+    constants: Any,
+    powers: Any,
+    sizes: Any,
     tile: Any,
     first: Any,
     second: Any,
@@ -243,17 +259,29 @@ def homogeneous_row(
     r"""BLOCK entries of the kernels of a homogeneous activation; whether one is near an end.
 
     s are the numbers at ``line[at:]``; the gap is r_max - (b s + u_i + u_j) w_i w_j, clipped to
-    [0, total]; k and d are polynomials in :math:`2 (gap/limit)^{1/2} - 1` (``near``), and beyond
-    the limit in the same of total - gap (``far``); the results are g = z_i z_j k + h_i + h_j and
-    g + d (a g + e_1 s + e_0). ``columns`` holds u, w, z, h, each BLOCK long; ``row`` holds those
-    of the row, then b, r_max, total, limit, 2 / root of limit, edge, total - edge, a, e_1, e_0.
+    [0, total]. k and d are polynomials: for low <= gap <= high in
+    :math:`\text{stretch}\, \text{gap}^{1/2} - \text{shift}`, elsewhere in
+    :math:`2 (\text{gap}/\text{half})^{1/2} - 1` up to half, and in the same of total - gap
+    beyond. The results are g = z_i z_j k + h_i + h_j and g + d (a g + e_1 s + e_0).
+
+    ``columns`` holds u, w, z, h, each BLOCK long, and ``row`` those of the row; ``constants`` are
+    named in :data:`CONSTANTS`. ``powers`` holds the coefficients of k and d, (rows, 2) flat, of the
+    three ranges in turn, ``sizes`` the number of rows of each.
     """
-    kinds = plain(line, at, row, columns, near, near_rows, far, far_rows, tile, first, second)
+    kinds = plain(line, at, row, columns, constants, powers, sizes, tile, first, second)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _emit_homogeneous(builder, *pointers(context, builder, kinds, args))
 
     return types.boolean(*kinds), generate
+
+
+# edge, last: entries with a gap below or above are reported; two_over_root: 2 / half^(1/2)
+CONSTANTS = (
+    *("b", "r_max", "total", "edge", "last"),
+    *("low", "high", "stretch", "shift", "half", "two_over_root", "one"),
+    *("a", "e1", "e0"),
+)
 
 
 def _emit_homogeneous(
@@ -262,51 +290,59 @@ def _emit_homogeneous(
     at: Any,
     row: Any,
     columns: Any,
-    near: Any,
-    near_rows: Any,
-    far: Any,
-    far_rows: Any,
+    constants: Any,
+    powers: Any,
+    sizes: Any,
     tile: Any,
     first: Any,
     second: Any,
 ) -> Any:
     code = Code(builder)
-    k, d, k_far, d_far = (code.slot() for _ in range(4))
+    k, d, k_part, d_part = (code.slot() for _ in range(4))
     mask = ir.VectorType(ir.IntType(1), LANES)
-    none = ir.Constant(mask, [0] * LANES)
     flagged = cgutils.alloca_once(builder, mask)
-    builder.store(none, flagged)
-    names = ("u", "w", "z", "h", "b", "r_max", "total", "limit", "stretch", "edge", "last")
-    with cgutils.for_range_slice(builder, integer(0), integer(BLOCK), integer(LANES), inc=True) as (
-        lane,
-        _,
-    ):
-        p = {name: code.scalar(row, integer(m)) for m, name in enumerate((*names, "a", "e1", "e0"))}
-        u, w, z, h = (code.load(columns, builder.add(lane, integer(BLOCK * m))) for m in range(4))
-        s = code.load(line, builder.add(at, lane))
-        drive = code.multiply_add(p["b"], s, code.add(p["u"], u))
-        gap = code.subtract(p["r_max"], code.multiply(drive, code.multiply(p["w"], w)))
-        gap = code.smaller(code.larger(gap, code.zero), p["total"])
-        ends = builder.or_(
-            builder.fcmp_ordered("<", gap, p["edge"]), builder.fcmp_ordered(">", gap, p["last"])
+    builder.store(ir.Constant(mask, [0] * LANES), flagged)
+    counts = [builder.load(builder.gep(sizes, [integer(m)])) for m in range(3)]
+    starts = [integer(0), counts[0], builder.add(counts[0], counts[1])]
+    with lanes(builder) as lane:
+        p = {name: code.scalar(constants, integer(m)) for m, name in enumerate(CONSTANTS)}
+        pairs = (
+            (
+                code.scalar(row, integer(m)),
+                code.load(columns, builder.add(lane, integer(BLOCK * m))),
+            )
+            for m in range(4)
         )
+        (u_i, u_j), (w_i, w_j), (z_i, z_j), (h_i, h_j) = pairs
+        s = code.load(line, builder.add(at, lane))
+        drive = code.multiply_add(p["b"], s, code.add(u_i, u_j))
+        gap = code.subtract(p["r_max"], code.multiply(drive, code.multiply(w_i, w_j)))
+        gap = code.smaller(code.larger(gap, code.zero), p["total"])
+        ends = builder.or_(code.below(gap, p["edge"]), code.below(p["last"], gap))
         builder.store(builder.or_(builder.load(flagged), ends), flagged)
-        beyond = builder.fcmp_ordered(">", gap, p["limit"])
 
-        def variable(square: Any, p: dict[str, Any] = p) -> Any:
-            root = code.root(code.smaller(square, p["limit"]))
-            return code.subtract(code.multiply(root, p["stretch"]), code.splat(real(1.0)))
-
+        outside = builder.or_(code.below(gap, p["low"]), code.below(p["high"], gap))
+        beyond = code.below(p["half"], gap)
+        parts = (
+            (builder.not_(outside), gap, "stretch", "shift"),
+            (builder.and_(outside, builder.not_(beyond)), gap, "two_over_root", "one"),
+            (
+                builder.and_(outside, beyond),
+                code.subtract(p["total"], gap),
+                "two_over_root",
+                "one",
+            ),
+        )
         for slot in (k, d):
             builder.store(code.zero, slot)
-        with builder.if_then(code.any(builder.not_(beyond)), likely=True):
-            code.horner(variable(gap), near, near_rows, (k, d))
-        with builder.if_then(code.any(beyond), likely=False):
-            code.horner(variable(code.subtract(p["total"], gap)), far, far_rows, (k_far, d_far))
-            for slot, other in ((k, k_far), (d, d_far)):
-                chosen = code.select(beyond, builder.load(other), builder.load(slot))
-                builder.store(chosen, slot)
-        g = code.multiply_add(code.multiply(p["z"], z), builder.load(k), code.add(p["h"], h))
+        for m, (chosen, square, stretch, shift) in enumerate(parts):
+            with builder.if_then(code.any(chosen), likely=m == 0):
+                y = code.subtract(code.multiply(code.root(square), p[stretch]), p[shift])
+                code.horner(y, powers, starts[m], counts[m], (k_part, d_part))
+                for slot, part in ((k, k_part), (d, d_part)):
+                    value = code.select(chosen, builder.load(part), builder.load(slot))
+                    builder.store(value, slot)
+        g = code.multiply_add(code.multiply(z_i, z_j), builder.load(k), code.add(h_i, h_j))
         rate = code.multiply_add(p["a"], g, code.multiply_add(p["e1"], s, p["e0"]))
         code.store(g, tile, builder.add(first, lane))
         code.store(code.multiply_add(builder.load(d), rate, g), tile, builder.add(second, lane))
