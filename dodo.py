@@ -104,7 +104,7 @@ def task_html():
     executed = [str(build_book.EXECUTED / f"{name}.ipynb") for name in build_book.names()]
     return {
         "actions": [lambda: failing(build_book.html()), fingerprint],
-        "file_dep": executed + SCRIPTS + files("book/**/*", "notebooks/*.md"),
+        "file_dep": executed + SCRIPTS + files("book/**/*", "notebooks/*.md", "lib/**/*.py"),
         "targets": [str(build_book.HTML / "index.html"), str(FINGERPRINT)],
     }
 

@@ -220,7 +220,7 @@ def benchmark(p: int, *, mean: float = 8.0) -> GaussianMixture:
         Number of features, at least 9.
     mean : float
         The nonzero entry of the means. At 8 the means are not small beside
-        :math:`\sqrt p` for p below some thousands: |mu|^2/p = 0.26 at p = 250.
+        :math:`\sqrt p` for p below some thousands: :math:`|\mu|^2/p = 0.26` at p = 250.
 
     References
     ----------

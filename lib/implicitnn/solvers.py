@@ -147,7 +147,7 @@ class Report:
     ----------
     steps : (n,) evaluations of f until the sample converged, or all it was given.
     residual : (n,) root mean square of f(y) - y at the last y where f was evaluated.
-    error : (n,) the residual over atol + rtol |f(y)|; below one is converged.
+    error : (n,) the residual over atol + rtol :math:`|f(y)|`; below one is converged.
     history : largest error over the samples still in play, at each step.
     codes : (n,) outcome of each sample as a number; ``outcomes`` gives them as `Status`.
     """

@@ -76,9 +76,9 @@ def reachable(
     deqs : a Grid, or a sequence of DEQs.
     target : {"ck", "ntk"}
 
-    Raises
-    ------
-    As `match`.
+    Notes
+    -----
+    Raises what `match` raises.
 
     Examples
     --------

@@ -89,9 +89,10 @@ class Solution:
 class Equation:
     r"""One equation of a match.
 
-    name : of the coefficient. wanted, achieved : its value for the DEQ and for the explicit net.
+    name : of the coefficient.
+    wanted, achieved : its value for the DEQ and for the explicit net.
     residual : (achieved - wanted)/max(wanted, 1e-4 of its natural unit), the unit being
-    :math:`\gamma^2`, :math:`\gamma^2/\tau_0^2` or :math:`\gamma^2/\tau_0^4`.
+        :math:`\gamma^2`, :math:`\gamma^2/\tau_0^2` or :math:`\gamma^2/\tau_0^4`.
     """
 
     name: str

@@ -24,7 +24,10 @@ Settings = dict[str, Json]
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How near a recomputed value must come: |a - b| <= atol + rtol |b|; some columns are free."""
+    r"""How near a recomputed value must come; some columns are free.
+
+    .. math:: |a - b| \le \mathrm{atol} + \mathrm{rtol}\,|b|
+    """
 
     rtol: float = 1e-6
     atol: float = 1e-12

@@ -22,7 +22,7 @@ TIERS = ("quick", "paper")
 
 @dataclass(frozen=True)
 class Study:
-    """A named sweep with its grids.
+    r"""A named sweep with its grids.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Study:
     claims : tuple of str
         Ids of the claims that its rows serve.
     rtol, atol : float
-        How near a recomputed value must come: |a - b| <= atol + rtol |b|.
+        How near a recomputed value must come: :math:`|a - b| \le` atol + rtol :math:`|b|`.
     unchecked : tuple of str
         Columns not compared when a cell is recomputed (measured times).
     datasets : callable, optional
