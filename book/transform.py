@@ -5,6 +5,9 @@ import re
 from nbformat import NotebookNode
 
 TEX = re.compile(r"\$([^$<>]+)\$")
+CELL = re.compile(r"(<t[dh][^>]*>)([^<]+)(?=</t[dh]>)")
+# a sign, and that of an exponent; not the hyphen of a name, a date or a range of versions
+SIGN = re.compile(r"(?<![\w)\]])-(?=\.?\d)|(?<=\de)-(?=\d)")
 
 
 def own(output: NotebookNode) -> dict:
@@ -46,8 +49,20 @@ def with_figures(name: str, notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
+def with_minus(html: str) -> str:
+    """Tables in which a hyphen before a number is a minus, but for cells that hold TeX."""
+
+    def signed(cell: re.Match) -> str:
+        text = cell[2]
+        return cell[1] + (text if "$" in text else SIGN.sub("\u2212", text))
+
+    return CELL.sub(signed, html)
+
+
 def with_links_and_tex(notebook: NotebookNode, claims: list[dict]) -> NotebookNode:
     """Lead from every claim of the ledger's table to its page, and between notebooks; set TeX.
+
+    Numbers in tables get the sign of the minus, which is as wide as a digit and breaks no line.
 
     In the sources a link names the file, so that it works in an editor; in the site it names the
     document, which is an executed notebook. TeX between dollars in a table is marked for MathJax.
@@ -60,7 +75,7 @@ def with_links_and_tex(notebook: NotebookNode, claims: list[dict]) -> NotebookNo
                 continue
             table = TEX.sub(
                 r'<span class="math notranslate nohighlight">\\(\1\\)</span>',
-                output.data["text/html"],
+                with_minus(output.data["text/html"]),
             )
             if own(output).get("kind") == "ledger":
                 for claim in claims:

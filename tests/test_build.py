@@ -167,3 +167,20 @@ def test_another_python_is_refused_with_advice(monkeypatch, capsys):
     monkeypatch.setattr(install.sys, "version_info", (3, 9, 1))
     assert install.check() == 1
     assert "Python 3.11 is needed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("-1.5", "\u22121.5"),
+        ("[-0.2, 1e-05]", "[\u22120.2, 1e\u221205]"),
+        ("-0.1 to -.2", "\u22120.1 to \u2212.2"),
+        ("CIFAR-10, 2026-12-01", "CIFAR-10, 2026-12-01"),
+        ("$x^{-1}$", "$x^{-1}$"),
+        ("n - 1", "n - 1"),
+    ],
+)
+def test_numbers_in_tables_have_a_minus(cell, shown):
+    row = f'<table><tr><td class="a-1">{cell}</td></tr></table>'
+    assert transform.with_minus(row) == row.replace(cell, shown)
+    assert transform.with_minus(f"<p>{cell}</p>") == f"<p>{cell}</p>"
