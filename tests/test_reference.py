@@ -68,6 +68,8 @@ def test_code_below_a_section_is_left_alone():
 def test_arrays_have_the_names_of_the_library():
     text = "(x: ~numpy.ndarray[tuple[~typing.Any, ...], ~numpy.dtype[~numpy.float64]])"
     assert reference.short(text) == "(x: FloatArray)"
+    union = reference.stringify_annotation(reference.ArrayLike, "smart")
+    assert reference.short(f"(x: {union} | None)") == "(x: ArrayLike | None)"
     assert reference.short("ndarray[tuple[Any, ...], dtype[int8]]") == "NDArray[int8]"
 
 

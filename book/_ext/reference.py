@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
+from numpy.typing import ArrayLike
 from sphinx.application import Sphinx
+from sphinx.util.typing import stringify_annotation
 
 SECTIONS = ("Parameters", "Attributes", "Returns", "Raises")
 ENTRY = re.compile(r"(?P<names>\*{0,2}[A-Za-z_]\w*(, [A-Za-z_]\w*)*) : (?P<text>\S.*)")
@@ -16,6 +18,10 @@ NUMPY = r"~?(?:numpy\.)?"
 ARRAY = re.compile(
     rf"{NUMPY}ndarray\[tuple\[~?(?:typing\.)?Any, \.\.\.\], {NUMPY}dtype\[{NUMPY}(\w+)\]\]"
 )
+ARRAY_LIKE = [
+    stringify_annotation(ArrayLike, mode)
+    for mode in ("smart", "fully-qualified-except-typing", "fully-qualified")
+]
 ARRAYS = {"float64": "FloatArray", "int64": "IntArray", "bool": "BoolArray"}
 
 
@@ -76,6 +82,8 @@ def indented(lines: list[str], by: int) -> list[str]:
 
 def short(signature: str) -> str:
     """A signature with the library's names for arrays."""
+    for union in ARRAY_LIKE:
+        signature = signature.replace(union, "ArrayLike")
     return ARRAY.sub(lambda found: ARRAYS.get(found[1], f"NDArray[{found[1]}]"), signature)
 
 
