@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from implicitnn import (
@@ -168,6 +169,32 @@ def test_training_all_weights_reports_drift():
     assert "iterations_first" not in all_weights.row(settings | {"model": "tanh"}, 0)
 
 
+@pytest.mark.parametrize("model", ["h_tanh", "l_relu", "tanh_deq"])
+def test_the_drift_of_weights_is_that_of_hidden_weights(model, monkeypatch):
+    """Also where a network lists its readout first."""
+
+    def only(part):
+        def train(net, *rest):
+            with torch.no_grad():
+                for name, weight in net.named_parameters():
+                    weight += float((name == "a") == (part == "readout"))
+            return SimpleNamespace(finite=True, not_converged=0, iterations=[])
+
+        return train
+
+    images = _classify.task("mnist", "embedded", 40, 40)
+    drift = {}
+    for part in ("readout", "hidden"):
+        spec = _classify.network(model, 1.0)
+        net = networks.build(spec, images.X.shape[1], 16, 10, np.random.default_rng(0))
+        monkeypatch.setattr(networks, "train", only(part))
+        drift[part] = all_weights._trained(net, images, [0], all_weights.Recipe(1.0, 1))[
+            "weight_drift"
+        ]
+    assert drift["readout"] == 0.0
+    assert 0.5 < drift["hidden"] < 1.5  # every weight of N(0, 1) moved by one
+
+
 def test_cost_counts_what_the_backward_pass_keeps():
     settings = {"width": 64, "batch": 16, "sigma_a2": 0.5, "solver": "picard"}
     loose, tight = (cost.row(settings | {"rtol": tol}, 0) for tol in (1e-2, 1e-6))
@@ -223,12 +250,8 @@ def test_features_of_cifar10_are_prepared_as_images_are():
 
 def test_rules_of_accuracy_are_the_tests_that_the_page_names():
     """On invented rows: two one-sided tests for "follows", a paired 95 % interval for "below"."""
-    folder = Path(__file__).resolve().parents[1] / "notebooks" / "drafts"
-    ledgers = [folder / "claims_a4.yml", None]
-    known = {
-        c.id: c for path in ledgers if path is None or path.exists() for c in claims.load(path)
-    }
-    counted = [part for part in known["A9"].parts if not part.informative]
+    (claim,) = (item for item in claims.load() if item.id == "A9")
+    counted = [part for part in claim.parts if not part.informative]
     assert counted
     for part in counted:
         first, second = part.statistic["first"], part.statistic["second"]
@@ -250,7 +273,7 @@ def test_rules_of_accuracy_are_the_tests_that_the_page_names():
                     p = stats.ttest_rel(a, b, alternative="greater").pvalue
                     seen.append(p < 0.025)
             lines = claims.judge(
-                replace(known["A9"], parts=(part,)),
+                replace(claim, parts=(part,)),
                 {part.study: claims.Evidence(rows, "", [(r.settings, r.seed) for r in rows])},
             ).lines
             assert [line.passed for line in lines] == seen, (part.name, gap)

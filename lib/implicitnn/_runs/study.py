@@ -127,19 +127,13 @@ def _rules(study: Study) -> dict[str, str]:
 
     if not study.claims:
         return {}
-    known = {claim.id: claim.rule_hash for path in ledgers() for claim in claims.load(path)}
+    known = {claim.id: claim.rule_hash for claim in claims.load()}
     missing = [name for name in study.claims if name not in known]
     if missing:
         raise ValueError(
             f"study {study.name!r} serves the claims {missing}, which {_project.ledger()} lacks"
         )
     return {name: known[name] for name in study.claims}
-
-
-def ledgers() -> list[Path]:
-    """Return the file of the claims and those of drafts: ``notebooks/drafts/claims*.yml``."""
-    drafts = _project.root() / "notebooks" / "drafts"
-    return [_project.ledger(), *sorted(drafts.glob("claims*.yml"))]
 
 
 def study_rows(study: Study, tier: str = "paper") -> list[Row]:

@@ -139,9 +139,24 @@ def drawn(model: str, images: Task, width: int, seed: int) -> Drawn:
     ((20, 8), False)
     """
     place = (*MODELS, AGAIN).index(one_of(model, "model", (*MODELS, AGAIN)))
-    rng = np.random.default_rng([seed, width, place])
-    spec = network(model, images.tau0)
+    return features(network(model, images.tau0), images, width, [seed, width, place])
+
+
+def features(
+    spec: DEQ | ENN, images: Task, width: int, key: Sequence[int], *, backend: str = "auto"
+) -> Drawn:
+    """Return the features of one random network, its weights drawn by the key.
+
+    Examples
+    --------
+    >>> images = task("mnist", "embedded", 20, 10)
+    >>> found = features(network("tanh", 1.0), images, 8, [0, 8])
+    >>> found.train.shape, found.test.shape, found.not_converged
+    ((20, 8), (10, 8), 0)
+    """
+    rng = np.random.default_rng(key)
     net = networks.build(spec, images.X.shape[1], width, 1, rng, rtol=RTOL)
+    net.backend = backend
     train, test = (networks.features(net, X) for X in (images.X, images.X_test))
     return Drawn(train.value, test.value, train.not_converged + test.not_converged)
 

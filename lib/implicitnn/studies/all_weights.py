@@ -30,6 +30,8 @@ from implicitnn.sweeps import Study
 
 Net = networks.ImplicitNet | networks.ExplicitNet
 PROBE, BATCH = 500, 32
+# Name of the readout among the parameters of a network.
+READOUT = "a"
 PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 WIDTHS = (32, 128, 512, 1024)
 
@@ -102,7 +104,7 @@ def _untrained(
 
 def _trained(net: Net, images: Task, order: list[int], recipe: Recipe) -> dict[str, object]:
     """Train all weights, in place; return accuracies and drifts."""
-    before = [w.detach().clone() for w in net.parameters()]
+    before = {name: w.detach().clone() for name, w in net.named_parameters()}
     start = _kernel(net, images.X_test[:PROBE])
     rng = np.random.default_rng(order)
     history = networks.train(net, images.X, images.y, rng, recipe)
@@ -111,8 +113,8 @@ def _trained(net: Net, images: Task, order: list[int], recipe: Recipe) -> dict[s
         "all_train": _accuracy(net, images.X, images.y),
     }
     drift = np.linalg.norm(_kernel(net, images.X_test[:PROBE]) - start)
-    hidden = [(w - b, b) for w, b in zip(net.parameters(), before, strict=True)][:-1]
-    moved = sum(float(d.detach().double().square().sum()) for d, _ in hidden)
+    hidden = [(w.detach(), before[name]) for name, w in net.named_parameters() if name != READOUT]
+    moved = sum(float((w - b).double().square().sum()) for w, b in hidden)
     size = sum(float(b.double().square().sum()) for _, b in hidden)
     result |= {
         "finite": history.finite,

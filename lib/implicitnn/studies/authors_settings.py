@@ -18,17 +18,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from implicitnn import activations, design, networks, readout
-from implicitnn._validate import FloatArray, integer, one_of, real
+from implicitnn import activations, design, readout
+from implicitnn._validate import integer, one_of, real
 from implicitnn.activations import Activation
 from implicitnn.readout import Recipe
 from implicitnn.specs import DEQ, ENN
 from implicitnn.studies import _classify, accuracy
-from implicitnn.studies._classify import IMAGES, MODELS, RTOL, SIGMA_A2, Task, needed
+from implicitnn.studies._classify import IMAGES, MODELS, SIGMA_A2, Task, needed
 from implicitnn.sweeps import Study
 
 # Networks that a variant changes; the others would repeat the consistent rows.
@@ -131,30 +131,20 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     task = _classify.task(str(settings["data"]), str(settings["source"]), *sizes)
     images, width = images_of(variant, task), integer(settings["width"], "width", 1)
     spec, factor = network(variant, model, images.tau0)
-    train, failed = _features(spec, factor, images.X, width, [seed, width, MODELS.index(model)])
-    test, failed_too = _features(
-        spec, factor, images.X_test, width, [seed, width, MODELS.index(model)]
-    )
+    seen = replace(images, X=factor * images.X, X_test=factor * images.X_test)
+    key = [seed, width, MODELS.index(model)]
+    # Activations of this module have no formula in PyTorch.
+    drawn = _classify.features(spec, seen, width, key, backend="numpy")
     recipe = Recipe(real(settings["lr"], "lr"), integer(settings["epochs"], "epochs", 1))
-    sgd = readout.sgd(train, images.y, np.random.default_rng([seed, width, 100]), recipe)
-    split = readout.Split(train, images.y, np.random.default_rng([seed, 101]))
+    sgd = readout.sgd(drawn.train, images.y, np.random.default_rng([seed, width, 100]), recipe)
+    split = readout.Split(drawn.train, images.y, np.random.default_rng([seed, 101]))
     ridge = split.select("ridge", patience=accuracy.PATIENCE).readout
     return {
-        "sgd": 100.0 * sgd.accuracy(test, images.y_test),
-        "ridge": 100.0 * ridge.accuracy(test, images.y_test),
-        "mean_square": float((train.astype(np.float64) ** 2).sum() / len(train)),
-        "not_converged": failed + failed_too,
+        "sgd": 100.0 * sgd.accuracy(drawn.test, images.y_test),
+        "ridge": 100.0 * ridge.accuracy(drawn.test, images.y_test),
+        "mean_square": float((drawn.train.astype(np.float64) ** 2).sum() / len(drawn.train)),
+        "not_converged": drawn.not_converged,
     }
-
-
-def _features(
-    spec: Net, factor: float, X: FloatArray, width: int, key: list[int]
-) -> tuple[NDArray[np.floating], int]:
-    net = networks.build(spec, X.shape[1], width, 1, np.random.default_rng(key), rtol=RTOL)
-    # Activations of this module have no formula in PyTorch.
-    net.backend = "numpy"
-    found = networks.features(net, factor * X)
-    return found.value, found.not_converged
 
 
 def _cells(
