@@ -182,7 +182,7 @@ def test_flow_gives_up_in_words():
     params, X, y = start(1, gamma=0.97)
     run = deep.flow(params, X, y, np.array([5.0]), max_evaluations=20)
     assert run.status is Status.INTEGRATOR_FAILED
-    assert run.evaluations == 21 and run.time < 5
+    assert run.evaluations == 20 and run.time < 5
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_bad_options_are_refused(options, error):
 
 def test_times_of_a_flow_must_increase():
     params, X, y = start()
-    for times in ([1.0, 0.5], [-1.0, 1.0], [0.0]):
+    for times in ([1.0, 0.5], [-1.0, 1.0]):
         with pytest.raises(ValueError, match="times must increase"):
             deep.flow(params, X, y, np.array(times))
 

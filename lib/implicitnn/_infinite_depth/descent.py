@@ -10,7 +10,7 @@ import numpy as np
 
 from implicitnn import _validate
 from implicitnn._infinite_depth import finite
-from implicitnn._infinite_depth.norms import Splitting, operator_norm, project, splitting
+from implicitnn._infinite_depth.norms import Splitting, contracts, operator_norm, project, splitting
 from implicitnn._infinite_depth.params import Inputs, Params, check_inputs
 from implicitnn._infinite_depth.solve import Workspace
 from implicitnn._infinite_depth.status import Status
@@ -19,7 +19,7 @@ from implicitnn._validate import FloatArray
 
 ON_LEAVE = ("stop", "shrink", "project")
 Observe = Callable[[int, Params], None]
-# Share of the room 1/gamma - ||A|| that A may use up before its norm is computed anew.
+# Share of the norm of A by which A may move before its norm is computed anew.
 _REFRESH = 0.1
 
 
@@ -37,7 +37,8 @@ class Descent:
     """A run of gradient descent.
 
     ``epochs`` counts the steps taken, ``left`` lists the steps that left well-posedness, ``trace``
-    holds the recorded epochs and ``params`` the last parameters. ``losses`` and ``iterations``
+    holds the recorded epochs and ``params`` the last parameters; where these are not finite, the
+    last recorded ones. ``losses`` and ``iterations``
     (forward products) are of every epoch. ``status`` is ``COMPLETED`` when all steps were taken.
     """
 
@@ -98,13 +99,15 @@ def descend(
         In (0, 1).
     each_epoch : float, optional
         Choose gamma anew before every forward pass such that :math:`\gamma_k\lVert A_k\rVert` is
-        this value, in (0, 1): the strategy that needs the norm of A at each epoch.
+        this value, in (0, 1): the strategy that needs the norm of A at each epoch. While A = 0
+        gamma stays.
     depth : int, optional
         Use that many layers instead of the limit; well-posedness does not matter then.
     tol, max_iterations : float, int
         For the fixed points, as in :func:`forward`.
     record_every : int
-        Epochs between two records; first and last are always kept.
+        Epochs between two records; first and last are always kept. A record computes the norm of A
+        anew, and with it the splitting: it changes the iterates within ``tol``.
     split : bool
         False iterates the network's own map only.
     observe : callable, optional
@@ -140,6 +143,12 @@ def descend(
     run = _Run(params, data, edge, on_leave, each_epoch)
     run.tol = _validate.positive(tol, "tol")
     run.limit = _validate.integer(max_iterations, "max_iterations", 1)
+    if not isinstance(split, bool | np.bool_):
+        raise TypeError(f"split must be True or False, got {_validate.shown(split)}")
+    if observe is not None and not callable(observe):
+        raise TypeError(f"observe must be callable, got {_validate.shown(observe)}")
+    if depth is not None and each_epoch is not None:
+        raise ValueError("each_epoch needs the limit of infinite depth: depth must be None")
     run.split = bool(split)
     run.depth = None if depth is None else _validate.integer(depth, "depth", 1)
     step, count = _validate.positive(eta, "eta"), _validate.integer(epochs, "epochs")
@@ -202,7 +211,8 @@ class _Run:
 
     def solve(self, epoch: int) -> Status | None:
         """Find the prediction and the adjoint; return what failed, or None."""
-        if not (np.isfinite(self.W).all() and math.isfinite(self.bound)):
+        finite_all = all(np.isfinite(a).all() for a in (self.W, self.A, self.b))
+        if not (finite_all and math.isfinite(self.bound)):
             return Status.DIVERGED
         if self.depth is None:
             failed = self._watch(epoch) or self._implicit()
@@ -228,13 +238,16 @@ class _Run:
         """Keep gamma ||A|| below 1, or say that it is not."""
         if self.each_epoch is not None:
             self._measure()
-            self.gamma = self.each_epoch / self.norm if self.norm > 0 else self.gamma
+            gamma = self.each_epoch / self.norm if self.norm > 0 else self.gamma
+            if not math.isfinite(gamma):
+                return Status.DIVERGED
+            self.gamma = gamma
             return None
         if self.gamma * self.bound < 1 and self.moved <= _REFRESH * self.norm:
             return None
         self._measure()
         rate = self.gamma * self.norm
-        if rate < 1:
+        if contracts(rate):
             return None
         action = {"stop": "stopped", "shrink": "gamma made smaller", "project": "A projected"}
         self.left.append(Leave(epoch, rate, action[self.on_leave]))
@@ -248,17 +261,24 @@ class _Run:
         return None
 
     def _implicit(self) -> Status | None:
-        if self.splitting is None:
-            plain = Splitting(0.0, self.norm)
-            self.splitting = splitting(self.A, self.norm, self.gamma) if self.split else plain
-        self.work.load(self.data.X, self.W, self.A, self.gamma, self.splitting.shift)
-        rate = min(self.splitting.rate(self.gamma, self.moved), math.nextafter(1.0, 0.0))
+        parts, rate = self._parts()
+        if not contracts(rate):  # the bound on the move is too coarse
+            self._measure()
+            parts, rate = self._parts()
+        self.work.load(self.data.X, self.W, self.A, self.gamma, parts.shift)
         found = self.work.forward(rate, self.tol, self.limit)
         if not found.status.ok:
             return found.status
         back = self.work.adjoint(self.b, rate, self.tol, self.limit)
         self.iterations = (found.iterations, back.iterations)
         return None if back.status.ok else back.status
+
+    def _parts(self) -> tuple[Splitting, float]:
+        """How A is split, and the rate of the iteration, with A moved since."""
+        if self.splitting is None:
+            plain = Splitting(0.0, self.norm)
+            self.splitting = splitting(self.A, self.norm, self.gamma) if self.split else plain
+        return self.splitting, self.splitting.rate(self.gamma, self.moved)
 
     def record(self, epoch: int, observe: Observe | None) -> None:
         """Keep a row, with the norm of A computed anew."""
@@ -269,7 +289,7 @@ class _Run:
             (self.W, self.A, self.b),
         )  # fmt: skip
         if observe is not None:
-            observe(epoch, self._last_good)
+            observe(epoch, self.params())
 
     def step(self, eta: float) -> None:
         """Take one step along the negative gradient."""

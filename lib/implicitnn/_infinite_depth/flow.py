@@ -33,9 +33,9 @@ class Flow:
 class _FailedError(Exception):
     """Carries what went wrong in the right side out of the integrator."""
 
-    def __init__(self, status: Status, time: float) -> None:
+    def __init__(self, status: Status) -> None:
         super().__init__(status.text)
-        self.status, self.time = status, time
+        self.status = status
 
 
 def flow(
@@ -76,7 +76,9 @@ def flow(
     -------
     Flow
         ``status`` is ``COMPLETED`` when the last time was reached, ``NOT_WELL_POSED`` when
-        :math:`\gamma\lVert A\rVert` came to ``edge`` before; ``time`` says when.
+        :math:`\gamma\lVert A\rVert` came to ``edge`` before, ``DIVERGED``, ``MAX_ITERATIONS`` or
+        ``INTEGRATOR_FAILED`` with an empty trace when the right side could not be had further on.
+        ``time`` says when, ``params`` are those of that time.
 
     Raises
     ------
@@ -92,7 +94,9 @@ def flow(
     """
     data = check_inputs(params, X, y)
     grid = _validate.real_array(times, "times", 1)
-    if grid[0] < 0 or (np.diff(grid) <= 0).any() or grid[-1] <= 0:
+    if grid[-1] <= 0:
+        raise ValueError(f"times must end after 0, got {grid[-1]}")
+    if grid[0] < 0 or (np.diff(grid) <= 0).any():
         raise ValueError(f"times must increase from 0 or later, got {grid[:3]} ... {grid[-1]}")
     if not 0 < _validate.real(edge, "edge") < 1:
         raise ValueError(f"edge must lie in (0, 1), got {edge}")
@@ -109,18 +113,19 @@ def flow(
             rtol=_validate.positive(rtol, "rtol"), atol=_validate.positive(atol, "atol"),
             events=field.room,
         )  # fmt: skip
+        # without a recorded time the integrator returns empty lists
+        trace = field.trace(found.t, np.reshape(found.y, (field.reached.size, -1)).T)
     except _FailedError as error:
-        return Flow(params, error.status, error.time, field.evaluations,
+        W, A, b = (a.copy() for a in field.unpack(field.reached))
+        return Flow(Params(W, A, b, params.gamma), error.status, field.time, field.evaluations,
                     Recorder(field.first).trace())  # fmt: skip
     status = {0: Status.COMPLETED, 1: Status.NOT_WELL_POSED}.get(
         int(found.status), Status.INTEGRATOR_FAILED
     )
-    states = found.y.T
-    trace = field.trace(found.t, states)
-    ends = found.y_events[0] if found.status == 1 else states[-1:]
-    last = field.unpack(ends[-1]) if len(ends) else (params.W, params.A, params.b)
-    time = float(found.t_events[0][-1]) if found.status == 1 else float(found.t[-1])
-    W, A, b = (a.copy() for a in last)
+    crossed = found.status == 1
+    last = found.y_events[0][-1] if crossed else field.reached
+    time = float(found.t_events[0][-1]) if crossed else field.time
+    W, A, b = (a.copy() for a in field.unpack(last))
     return Flow(Params(W, A, b, params.gamma), status, time, field.evaluations, trace)
 
 
@@ -141,6 +146,7 @@ class _Field:
         self.work = Workspace(len(data.X), params.width)
         self.first_norm = operator_norm(params.A)
         self.evaluations = 0
+        self.time, self.reached = 0.0, _pack(params)
         self.room = _Room(self)
 
     def unpack(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -155,7 +161,7 @@ class _Field:
         bound = self.first_norm + float(np.linalg.norm(A - self.first[1]))
         return bound if self.gamma * bound < 0.9 * self.edge else operator_norm(A)
 
-    def solve(self, time: float, theta: FloatArray) -> tuple[int, int]:
+    def solve(self, theta: FloatArray) -> tuple[int, int]:
         """Find the fixed points at theta; a failure ends the integration."""
         W, A, b = self.unpack(theta)
         norm = self.norm(A)
@@ -166,33 +172,41 @@ class _Field:
         self.work.load(self.data.X, W, A, gamma)
         found = self.work.forward(rate, self.tol, self.limit)
         if not found.status.ok:
-            raise _FailedError(found.status, time)
+            raise _FailedError(found.status)
         back = self.work.adjoint(b, rate, self.tol, self.limit)
         if not back.status.ok:
-            raise _FailedError(back.status, time)
+            raise _FailedError(back.status)
         return found.iterations, back.iterations
 
     def __call__(self, time: float, theta: FloatArray) -> FloatArray:
         """Return minus the gradient."""
+        if self.evaluations >= self.evaluations_left:
+            raise _FailedError(Status.INTEGRATOR_FAILED)
         self.evaluations += 1
-        if self.evaluations > self.evaluations_left:
-            raise _FailedError(Status.INTEGRATOR_FAILED, time)
-        self.solve(time, theta)
+        self.solve(theta)
         work, b = self.work, self.unpack(theta)[2]
-        residual = work.Z @ b - self.data.y
-        back = work.U * residual[:, None]
-        to_A = self.gamma * (work.Z.T @ back)
-        to_W = self.data.X.T @ (back * (work.Phi > 0))
-        return -np.concatenate([to_W.ravel(), to_A.ravel(), work.Z.T @ residual])
+        with np.errstate(all="ignore"):  # overflow is found below
+            residual = work.Z @ b - self.data.y
+            back = work.U * residual[:, None]
+            to_A = self.gamma * (work.Z.T @ back)
+            to_W = self.data.X.T @ (back * (work.Phi > 0))
+            slope = np.concatenate([to_W.ravel(), to_A.ravel(), work.Z.T @ residual])
+            size = float(slope @ slope)  # the integrator squares it too
+        if not np.isfinite(size):
+            raise _FailedError(Status.DIVERGED)
+        return -slope
 
     def trace(self, times: FloatArray, states: FloatArray) -> Trace:
         """Return the recorded quantities at the given times."""
         recorder = Recorder(self.first)
         for time, theta in zip(times, states, strict=True):
-            iterations = self.solve(float(time), theta)
+            iterations = self.solve(theta)
             now = self.unpack(theta)
-            residual = self.work.Z @ now[2] - self.data.y
-            loss = 0.5 * float(residual @ residual)
+            with np.errstate(all="ignore"):  # overflow is found below
+                residual = self.work.Z @ now[2] - self.data.y
+                loss = 0.5 * float(residual @ residual)
+            if not np.isfinite(loss):
+                raise _FailedError(Status.DIVERGED)
             norm = operator_norm(now[1])
             recorder.add(float(time), loss, self.work.Z, norm, self.gamma, iterations, now)
         return recorder.trace()
@@ -207,4 +221,6 @@ class _Room:
         self.field = field
 
     def __call__(self, time: float, theta: FloatArray) -> float:
+        # the integrator calls this at the end of each accepted step
+        self.field.time, self.field.reached = float(time), theta.copy()
         return self.field.edge - self.field.gamma * self.field.norm(self.field.unpack(theta)[1])

@@ -2,10 +2,11 @@ r"""Loss, implicit gradients and Gram matrices of an infinite-depth network."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from implicitnn._infinite_depth.norms import contracts
 from implicitnn._infinite_depth.params import Params, check_inputs, check_rows
 from implicitnn._infinite_depth.solve import Report, Workspace
 from implicitnn._infinite_depth.status import Status
@@ -74,18 +75,25 @@ def gradients(
     work = Workspace(len(data.X), params.width)
     reports = solve_both(work, params, data.X, tol, max_iterations)
     if not all(report.status.ok for report in reports):
-        W, A, b = (np.zeros_like(a) for a in (params.W, params.A, params.b))
-        return Gradients(W, A, b, np.inf, np.zeros_like(data.y), *reports)
-    residual = work.Z @ params.b - data.y
-    back = work.U * residual[:, None]
-    return Gradients(
-        data.X.T @ (back * (work.Phi > 0)),
-        params.gamma * (work.Z.T @ back),
-        work.Z.T @ residual,
-        0.5 * float(residual @ residual),
-        residual,
-        *reports,
-    )
+        return _nothing(params, data.y, *reports)
+    with np.errstate(all="ignore"):  # overflow is found below
+        residual = work.Z @ params.b - data.y
+        loss = 0.5 * float(residual @ residual)
+        back = work.U * residual[:, None]
+        found = (
+            data.X.T @ (back * (work.Phi > 0)),
+            params.gamma * (work.Z.T @ back),
+            work.Z.T @ residual,
+        )
+    if not (np.isfinite(loss) and all(np.isfinite(part).all() for part in found)):
+        return _nothing(params, data.y, reports[0], replace(reports[1], status=Status.DIVERGED))
+    return Gradients(*found, loss, residual, *reports)
+
+
+def _nothing(params: Params, y: FloatArray, forward: Report, adjoint: Report) -> Gradients:
+    """Gradients that could not be had."""
+    W, A, b = (np.zeros_like(a) for a in (params.W, params.A, params.b))
+    return Gradients(W, A, b, np.inf, np.zeros_like(y), forward, adjoint)
 
 
 def solve_both(
@@ -94,7 +102,7 @@ def solve_both(
     """Solve forward and adjoint at well-posed parameters; both reports name what failed."""
     limit, accuracy = integer(max_iterations, "max_iterations", 1), positive(tol, "tol")
     rate = params.rate
-    if rate >= 1:
+    if not contracts(rate):
         refused = Report(Status.NOT_WELL_POSED, 0, np.inf, np.inf)
         return refused, refused
     work.load(X, params.W, params.A, params.gamma)
@@ -132,7 +140,7 @@ def gram(params: Params, X: FloatArray, *, tol: float = 1e-12) -> Gram:
     Raises
     ------
     ValueError
-        The network is not well posed, or the iteration fails.
+        The network is not well posed, the iteration fails, or the matrix overflows.
 
     Examples
     --------
@@ -146,10 +154,15 @@ def gram(params: Params, X: FloatArray, *, tol: float = 1e-12) -> Gram:
     for report in reports:
         if not report.status.ok:
             raise ValueError(f"no Gram matrix: {report.status.text}")
-    readout = work.Z @ work.Z.T
     masked = work.U * (work.Phi > 0)
-    return Gram(
-        readout,
-        params.gamma**2 * readout * (work.U @ work.U.T),
-        (rows @ rows.T) * (masked @ masked.T),
-    )
+    with np.errstate(all="ignore"):  # overflow is refused below
+        readout = work.Z @ work.Z.T
+        found = Gram(
+            readout,
+            params.gamma**2 * readout * (work.U @ work.U.T),
+            (rows @ rows.T) * (masked @ masked.T),
+        )
+        finite = bool(np.isfinite(found.total).all())
+    if not finite:
+        raise ValueError(f"no Gram matrix: {Status.DIVERGED.text}")
+    return found

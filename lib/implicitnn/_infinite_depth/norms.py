@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from implicitnn._validate import FloatArray
+from implicitnn._validate import FloatArray, real_array
 
 # Below this size a dense decomposition is faster than Lanczos.
 DENSE = 128
+# Relative error of the norms: closer to 1 a rate cannot be told from 1.
+_ERROR = 1e-12
 # Below this share of the norm a multiple of the identity is not worth a second norm.
 _WORTH = 0.1
 
 
-def operator_norm(A: FloatArray, start: FloatArray | None = None) -> float:
+def operator_norm(A: FloatArray) -> float:
     """Return the largest singular value, to about 1e-12 relative.
 
     Examples
@@ -23,31 +26,46 @@ def operator_norm(A: FloatArray, start: FloatArray | None = None) -> float:
     >>> round(operator_norm(np.diag([3.0, -4.0])), 12)
     4.0
     """
-    return top_triple(A, start)[1]
+    return top_triple(real_array(A, "A", 2))[1]
 
 
-def top_triple(
-    A: FloatArray, start: FloatArray | None = None
-) -> tuple[FloatArray, float, FloatArray]:
+def contracts(rate: float) -> bool:
+    """Return whether a rate gamma ||A|| is below 1 by more than the error of the norm.
+
+    Examples
+    --------
+    >>> contracts(1.0 - 1e-9), contracts(1.0 - 1e-15)
+    (True, False)
+    """
+    return rate < 1.0 - _ERROR
+
+
+def top_triple(A: FloatArray) -> tuple[FloatArray, float, FloatArray]:
     """Return (u, s, v), the largest singular value with its unit vectors, A v = s u."""
     if min(A.shape) <= DENSE:
         return _dense_triple(A)
-    scale = float(np.abs(A).max())
-    if scale == 0.0:
+    top = float(np.abs(A).max())
+    if top == 0.0:
         return np.zeros(A.shape[0]), 0.0, np.zeros(A.shape[1])
+    # The tolerance of Lanczos is absolute for eigenvalues below 1e-11, and squares overflow. A
+    # power of two changes no digit.
+    scale = math.ldexp(1.0, math.frexp(top)[1] - 1)
+    B = A / scale
     size = A.shape[1]
-    square = LinearOperator((size, size), matvec=lambda v: A.T @ (A @ v), dtype=np.float64)
+    square = LinearOperator((size, size), matvec=lambda v: B.T @ (B @ v), dtype=np.float64)
     # Where A is a multiple of an orthogonal matrix every vector is an eigenvector: a fixed random
     # start has a part in all of them.
-    first = np.random.default_rng(0).standard_normal(size) if start is None else start
+    first = np.random.default_rng(0).standard_normal(size)
     try:
-        _, vectors = eigsh(square, k=1, which="LA", v0=first, tol=1e-13)
+        _, vectors = eigsh(
+            square, k=1, which="LA", v0=first, tol=1e-13, rng=np.random.default_rng(0)
+        )
     except ArpackError:
         return _dense_triple(A)
     v = vectors[:, 0]
-    image = A @ v
+    image = B @ v
     s = float(np.linalg.norm(image))
-    return (image / s if s > 0 else image), s, v
+    return (image / s if s > 0 else image), s * scale, v
 
 
 def _dense_triple(A: FloatArray) -> tuple[FloatArray, float, FloatArray]:
@@ -84,7 +102,7 @@ def splitting(A: FloatArray, norm: float, gamma: float) -> Splitting:
     """
     plain = Splitting(0.0, norm)
     mean = float(np.trace(A)) / len(A)
-    if abs(mean) < _WORTH * norm or gamma * norm >= 1:
+    if abs(mean) < _WORTH * norm or not contracts(gamma * max(norm, abs(mean))):
         return plain
     rest = A.copy()
     rest.flat[:: len(A) + 1] -= mean
@@ -104,6 +122,7 @@ def smallest_singular_value(Z: FloatArray) -> float:
     >>> smallest_singular_value(np.ones((3, 2)))
     0.0
     """
+    Z = real_array(Z, "Z", 2)
     if Z.shape[0] > Z.shape[1]:
         return 0.0
     values = np.linalg.svd(Z, compute_uv=False)

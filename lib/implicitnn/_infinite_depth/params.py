@@ -55,7 +55,7 @@ class Params:
             name: (getattr(self, name), axes) for name, axes in (("W", 2), ("A", 2), ("b", 1))
         }
         for name, (value, axes) in arrays.items():
-            object.__setattr__(self, name, _validate.real_array(value, name, axes))
+            object.__setattr__(self, name, np.array(_validate.real_array(value, name, axes)))
         object.__setattr__(self, "gamma", _validate.nonnegative(self.gamma, "gamma"))
         m = self.W.shape[1]
         if self.A.shape != (m, m) or self.b.shape != (m,):
@@ -72,7 +72,7 @@ class Params:
     @property
     def rate(self) -> float:
         r""":math:`\gamma\lVert A\rVert`: below 1 the network is well posed."""
-        return self.gamma * operator_norm(self.A)
+        return self.gamma * operator_norm(self.A) if self.gamma > 0 else 0.0
 
     def scaled(self, beta: float) -> Params:
         r"""Return :math:`(\beta W, \beta A, \beta b)` with :math:`\gamma/\beta`.
@@ -86,7 +86,12 @@ class Params:
         0.5
         """
         factor = _validate.positive(beta, "beta")
-        return Params(factor * self.W, factor * self.A, factor * self.b, self.gamma / factor)
+        with np.errstate(over="ignore"):  # refused below
+            W, A, b = (factor * part for part in (self.W, self.A, self.b))
+            gamma = self.gamma / factor
+        if not all(np.isfinite(part).all() for part in (W, A, b, gamma)):
+            raise ValueError(f"beta = {factor:g} takes the parameters out of range")
+        return Params(W, A, b, gamma)
 
 
 class Inputs(NamedTuple):
@@ -107,6 +112,8 @@ def check_inputs(params: Params, X: object, y: object) -> Inputs:
 
 def check_rows(params: Params, X: object) -> FloatArray:
     """Return X as an array whose rows fit W."""
+    if not isinstance(params, Params):
+        raise TypeError(f"params must be Params, got {type(params).__name__}")
     rows = _validate.real_array(X, "X", 2)  # type: ignore[arg-type]
     if rows.shape[1] != params.W.shape[0]:
         raise ValueError(f"X has {rows.shape[1]} columns but W has {params.W.shape[0]} rows")
@@ -160,4 +167,6 @@ def gaussian(d: int, m: int, gamma: float, rng: np.random.Generator | int) -> Pa
 
 def _gaussian(d: int, m: int, rng: np.random.Generator | int) -> FloatArray:
     shape = (_validate.integer(d, "d", 1), _validate.integer(m, "m", 1))
+    for name, rows in (("m", shape[1]), ("d", shape[0])):
+        _validate.table(rows, shape[1], name, "weights")
     return _validate.generator(rng).standard_normal(shape)

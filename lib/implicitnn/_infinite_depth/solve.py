@@ -12,6 +12,7 @@ contracts by gamma ||E||/(1 - gamma c), which is much smaller when A is near c I
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numba import njit
 
+from implicitnn._infinite_depth.norms import contracts
 from implicitnn._infinite_depth.params import Params, check_rows
 from implicitnn._infinite_depth.status import Status
 from implicitnn._validate import FloatArray, integer, positive, real_array
@@ -27,6 +29,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Relative size from which steps that no longer shrink are the rounding of the matrix product.
 _ROUNDING = 1e-11
 _PATIENCE = 20
+# Relative error at which an iteration that is stuck in rounding counts as converged.
+_ENOUGH = 1e-8
+_EPS = float(np.finfo(np.float64).eps)
 
 
 def _compiled(function: F) -> F:
@@ -37,7 +42,7 @@ def _compiled(function: F) -> F:
 
 @_compiled
 def _relu_sweep(
-    out: FloatArray, drive: FloatArray, old: FloatArray, scale: float
+    out: FloatArray, drive: FloatArray, old: FloatArray, scale: float, unit: float
 ) -> tuple[float, float]:
     """Make ``out`` scale relu(out + drive); return its squared distance from ``old``, square."""
     step = 0.0
@@ -49,16 +54,16 @@ def _relu_sweep(
             if value <= 0.0:
                 value = 0.0
             value *= scale
-            change = value - old[i, j]
+            change = (value - old[i, j]) * unit
             step += change * change
-            size += value * value
+            size += (value * unit) * (value * unit)
             out[i, j] = value
     return step, size
 
 
 @_compiled
 def _mask_sweep(
-    out: FloatArray, b: FloatArray, Z: FloatArray, old: FloatArray, scale: float
+    out: FloatArray, b: FloatArray, Z: FloatArray, old: FloatArray, scale: float, unit: float
 ) -> tuple[float, float]:
     """Make ``out`` scale (out + b) where Z > 0, else 0; return what :func:`_relu_sweep` does."""
     step = 0.0
@@ -68,9 +73,9 @@ def _mask_sweep(
             value = scale * (out[i, j] + b[j])
             if Z[i, j] <= 0.0:
                 value = 0.0
-            change = value - old[i, j]
+            change = (value - old[i, j]) * unit
             step += change * change
-            size += value * value
+            size += (value * unit) * (value * unit)
             out[i, j] = value
     return step, size
 
@@ -114,29 +119,31 @@ class Workspace:
 
     def forward(self, rate: float, tol: float, limit: int) -> Report:
         """Iterate Z = scale relu(Z G + Phi) from the Z at hand."""
+        unit = _unit(self.Phi)
 
         def sweep() -> tuple[float, float]:
             np.matmul(self.Z, self.G, out=self._Z2)
-            found = _relu_sweep(self._Z2, self.Phi, self.Z, self.scale)
+            found = _relu_sweep(self._Z2, self.Phi, self.Z, self.scale, unit)
             self.Z, self._Z2 = self._Z2, self.Z
             return found
 
-        return _iterate(sweep, rate, tol, limit)
+        return _iterate(sweep, rate, tol, limit, unit)
 
     def adjoint(self, b: FloatArray, rate: float, tol: float, limit: int) -> Report:
         """Iterate U = scale S * (1 b^T + U G^T) from the U at hand, S the active units."""
+        unit = _unit(b)
 
         def sweep() -> tuple[float, float]:
             np.matmul(self.U, self.G.T, out=self._U2)
-            found = _mask_sweep(self._U2, b, self.Z, self.U, self.scale)
+            found = _mask_sweep(self._U2, b, self.Z, self.U, self.scale, unit)
             self.U, self._U2 = self._U2, self.U
             return found
 
-        return _iterate(sweep, rate, tol, limit)
+        return _iterate(sweep, rate, tol, limit, unit)
 
 
 def _iterate(
-    sweep: Callable[[], tuple[float, float]], rate: float, tol: float, limit: int
+    sweep: Callable[[], tuple[float, float]], rate: float, tol: float, limit: int, unit: float
 ) -> Report:
     """Sweep until the error bound is below tol times the size, or steps are rounding."""
     factor = rate / (1 - rate) if rate < 1 else np.inf
@@ -146,19 +153,30 @@ def _iterate(
             square, size_square = sweep()
         if not np.isfinite(square + size_square):
             return Report(Status.DIVERGED, count, np.inf, np.inf)
-        step, size = float(np.sqrt(square)), float(np.sqrt(size_square))
-        # Without a contraction factor the step itself is all there is to go by.
-        error = factor * step if step > 0 and rate < 1 else step
+        step, size = float(np.sqrt(square)) / unit, float(np.sqrt(size_square)) / unit
+        error = _error(factor, step, size)
         if step < smallest:
             smallest, at = step, count
         stuck = count - at >= _PATIENCE and step <= _ROUNDING * size
-        if error <= tol * size or stuck:
-            return Report(Status.CONVERGED, count, step, _bound(factor, step))
-    return Report(Status.MAX_ITERATIONS, limit, step, _bound(factor, step))
+        if error <= tol * size or (stuck and error <= max(tol, _ENOUGH) * size):
+            return Report(Status.CONVERGED, count, step, error if rate < 1 else np.inf)
+    return Report(Status.MAX_ITERATIONS, limit, step, error if rate < 1 else np.inf)
 
 
-def _bound(factor: float, step: float) -> float:
-    return float(factor * step) if step > 0 else 0.0
+def _unit(drive: FloatArray) -> float:
+    """Return a power of two near 1/max|drive|: squares of scaled entries stay in range."""
+    top = float(np.abs(drive).max())
+    if top == 0.0 or not math.isfinite(top):
+        return 1.0
+    return math.ldexp(1.0, min(-math.frexp(top)[1], 1000))
+
+
+def _error(factor: float, step: float, size: float) -> float:
+    """Bound on the error after a step; without a contraction factor the step is all there is."""
+    if not np.isfinite(factor):
+        return step
+    # a step is known up to the rounding of the iterate
+    return factor * (step + _EPS * size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +234,8 @@ def forward(
     Returns
     -------
     Equilibrium
-        Its ``status`` is ``NOT_WELL_POSED`` when g >= 1 and a contraction is required.
+        Its ``status`` is ``NOT_WELL_POSED`` when g >= 1, up to the error 1e-12 of the norm, and a
+        contraction is required.
 
     Notes
     -----
@@ -240,7 +259,7 @@ def forward(
         work.Z[...] = first
     work.load(rows, params.W, params.A, params.gamma)
     rate = params.rate
-    if rate >= 1 and require_contraction:
+    if require_contraction and not contracts(rate):
         refused = Report(Status.NOT_WELL_POSED, 0, np.inf, np.inf)
         return Equilibrium(work.Z, work.Phi, rate, refused)
     report = work.forward(rate, accuracy, limit)

@@ -26,7 +26,8 @@ class Status(Enum):
         "nothing to do",
     )
     NOT_WELL_POSED = (
-        "gamma ||A|| is 1 or more: the map need not contract, a fixed point need not exist",
+        "gamma ||A|| is 1 or more, or came to the edge that was set: beyond 1 the map need not "
+        "contract and a fixed point need not exist",
         "take a smaller gamma or a smaller A; in training on_leave='shrink' or 'project'",
     )
     MAX_ITERATIONS = (
@@ -35,7 +36,8 @@ class Status(Enum):
     )
     DIVERGED = (
         "numbers left the floating-point range",
-        "take a smaller step eta; conditions(...).eta_max is a step that is safe in theory",
+        "in training take a smaller step eta, conditions(...).eta_max is safe in theory; elsewhere "
+        "bring samples, labels and parameters nearer to 1",
     )
     INTEGRATOR_FAILED = (
         "the integrator could not go on with steps of a useful length",

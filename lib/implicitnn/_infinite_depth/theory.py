@@ -17,7 +17,9 @@ from implicitnn import _validate
 from implicitnn._infinite_depth.norms import operator_norm, smallest_singular_value
 from implicitnn._infinite_depth.params import Params, check_inputs
 from implicitnn._infinite_depth.solve import forward
+from implicitnn._infinite_depth.status import Status
 from implicitnn._validate import FloatArray
+from implicitnn.errors import AccuracyError
 
 FLOW, DESCENT = 4.0, 8.0
 
@@ -33,7 +35,9 @@ class Inequality:
     @property
     def holds(self) -> bool:
         """Whether left >= right, with neither side beyond the floating-point range."""
-        return bool(math.isfinite(self.right) and self.left >= self.right)
+        return bool(
+            math.isfinite(self.left) and math.isfinite(self.right) and self.left >= self.right
+        )
 
     @property
     def slack(self) -> float:
@@ -99,7 +103,8 @@ class Conditions:
     @property
     def eta_max(self) -> float:
         """Largest step for which the theorem on descent holds; 0 where the ball is not safe."""
-        return 1 / self.B_Z**2 if 0 < self.B_Z < math.inf else 0.0
+        square = _power(self.B_Z, 2)
+        return 1 / square if 0 < square < math.inf else 0.0
 
     @property
     def flow_holds(self) -> bool:
@@ -131,7 +136,7 @@ class Conditions:
         step = self.eta_max if eta is None else _validate.positive(eta, "eta")
         if step > self.eta_max * (1 + 1e-12):
             raise ValueError(f"eta must be at most eta_max = {self.eta_max:g}, got {step:g}")
-        steps = np.asarray(k, dtype=float)
+        steps = _not_negative(k, "k")
         factor = 2 * np.log1p(-step * self.alpha0**2 / 8)
         return np.asarray(0.5 * self.r0**2 * np.exp(steps * factor))
 
@@ -146,8 +151,17 @@ class Conditions:
         if not self.flow_holds:
             failed = ", ".join(item.name for item in self.flow if not item.holds)
             raise ValueError(f"the theorem on flow does not apply: {failed}")
-        times = np.asarray(t, dtype=float)
+        times = _not_negative(t, "t")
         return np.asarray(0.5 * self.r0**2 * np.exp(-0.5 * self.alpha0**2 * times))
+
+
+def _not_negative(value: ArrayLike, name: str) -> FloatArray:
+    array = _validate.as_array(value, name)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must hold real numbers, got {_validate.shown(value)}")
+    if not (array >= 0).all():
+        raise ValueError(f"{name} must not be negative or NaN, got {_validate.shown(value)}")
+    return np.asarray(array, dtype=float)
 
 
 def conditions(
@@ -193,6 +207,11 @@ def _radii(radii: Sequence[float]) -> tuple[float, float, float]:
 def _start(params: Params, X: FloatArray, y: FloatArray) -> Start:
     data = check_inputs(params, X, y)
     solved = forward(params, data.X)
+    if not solved.status.ok and solved.status is not Status.NOT_WELL_POSED:
+        raise AccuracyError(
+            f"the features at the start could not be found: {solved.status.text} "
+            f"(gamma ||A|| = {solved.rate:.6g}, {solved.iterations} iterations)"
+        )
     # Not well posed: g0 >= 1, no inequality can hold, and the features do not matter.
     alpha = smallest_singular_value(solved.Z) if solved.status.ok else 0.0
     return Start(
@@ -225,8 +244,16 @@ def constants(start: Start, beta: float, radii: tuple[float, float, float]) -> C
         alpha0, r0, l1, l2, l3, g0, start.norm_X, start.frobenius_X, radii, B_Z, B_A, B_W, C_Z,
         _inequalities(FLOW, alpha0, r0, g0, bounds, C_Z, radii),
         (*_inequalities(DESCENT, alpha0, r0, g0, bounds, C_Z, radii),
-         Inequality("alpha0^2 >= 8 l3 C_Z", alpha0**2, DESCENT * l3 * C_Z)),
+         Inequality("alpha0^2 >= 8 l3 C_Z", _power(alpha0, 2), DESCENT * l3 * C_Z)),
     )  # fmt: skip
+
+
+def _power(value: float, exponent: int) -> float:
+    """Return the power, infinite where Python would raise."""
+    try:
+        return float(value) ** exponent
+    except OverflowError:
+        return math.inf
 
 
 def _inequalities(
@@ -247,10 +274,12 @@ def _inequalities(
         Inequality("1 > g0 = gamma l2", math.nextafter(1.0, 0.0), g0),
         Inequality("alpha0 > 0", alpha0, math.ulp(0.0)),
         *(
-            Inequality(name, alpha0**2, c * r0 * bound / radius if r0 > 0 else 0.0)
+            Inequality(name, _power(alpha0, 2), c * r0 * bound / radius if r0 > 0 else 0.0)
             for name, bound, radius in zip(names, bounds, radii, strict=True)
         ),
-        Inequality(f"alpha0^3 >= {2 * c:g} r0 C_Z", alpha0**3, 2 * c * r0 * C_Z if r0 > 0 else 0.0),
+        Inequality(
+            f"alpha0^3 >= {2 * c:g} r0 C_Z", _power(alpha0, 3), 2 * c * r0 * C_Z if r0 > 0 else 0.0
+        ),
     )
 
 
@@ -280,7 +309,8 @@ def smallest_beta(
     Returns
     -------
     Scaling
-        Its ``beta`` is None where no value up to ``largest`` will do; ``text`` says why.
+        Its ``beta`` is None where no value of the grid up to ``largest`` will do; ``text`` says
+        what fails at its end. Above ``beta`` the conditions hold on when :math:`b_0 = 0`.
 
     Notes
     -----
@@ -296,6 +326,8 @@ def smallest_beta(
     sizes = _radii(radii)
     start = _start(params, X, y)
     limit = _validate.positive(largest, "largest")
+    if limit <= 1:
+        raise ValueError(f"largest must be more than 1, got {limit}")
     grid = np.geomspace(limit**-1, limit, 2 + int(2 * math.log(limit) / math.log(1.1)))
     good = next(
         (i for i, beta in enumerate(grid) if constants(start, beta, sizes).descent_holds), None
@@ -303,7 +335,10 @@ def smallest_beta(
     if good is None:
         at = constants(start, 1.0, sizes)
         why = "; ".join(i.name for i in constants(start, limit, sizes).descent if not i.holds)
-        return Scaling(None, at, f"no beta up to {limit:g} satisfies: {why}")
+        where = f"up to {limit:g}, on a grid of ratio 1.1,"
+        return Scaling(
+            None, at, f"no beta {where} satisfies all conditions; at its end fail: {why}"
+        )
     low, high = (float(grid[good - 1]) if good else 0.0), float(grid[good])
     for _ in range(60):
         middle = 0.5 * (low + high)
@@ -313,6 +348,8 @@ def smallest_beta(
             low = middle
         if high - low <= 1e-9 * high:
             break
+    # with b0 not 0 the residual outgrows the features
+    beyond = "" if start.norm_b else " and beyond"
     return Scaling(
-        high, constants(start, high, sizes), f"the conditions hold from beta = {high:.6g} on"
+        high, constants(start, high, sizes), f"the conditions hold at beta = {high:.6g}{beyond}"
     )

@@ -40,6 +40,16 @@ class Trace:
         return self.gamma * self.norm_A
 
 
+def _length(move: FloatArray) -> float:
+    """Return the Frobenius norm; its square may lie beyond the floating-point range."""
+    with np.errstate(over="ignore"):
+        found = float(np.linalg.norm(move))
+    if np.isfinite(found):
+        return found
+    top = float(np.abs(move).max())
+    return top * float(np.linalg.norm(move / top))
+
+
 @dataclass
 class Recorder:
     """Collects rows and turns them into a Trace."""
@@ -58,7 +68,7 @@ class Recorder:
         now: tuple[FloatArray, FloatArray, FloatArray],
     ) -> None:
         """Keep one row."""
-        moved = (float(np.linalg.norm(a - b)) for a, b in zip(now, self.start, strict=True))
+        moved = (_length(a - b) for a, b in zip(now, self.start, strict=True))
         row = (epoch, loss, smallest_singular_value(Z), norm_A, gamma, *iterations, *moved)
         self.rows.append(tuple(float(value) for value in row))
 
