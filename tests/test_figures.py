@@ -69,6 +69,7 @@ def test_a_band_is_the_median_and_quantiles_over_seeds(ax):
     at_100 = edges[edges[:, 0] == 100][:, 1]
     np.testing.assert_allclose([at_100.min(), at_100.max()], [0.14, 0.46])
     assert found.meaning == "Lines: median over 5 seeds; bands: 10 to 90 % of the seeds."
+    assert figures.Band(1, 0.1, 0.9).meaning == "Lines: one seed."
 
 
 def test_bad_bands_are_refused(ax):

@@ -154,6 +154,8 @@ class Band:
     @property
     def meaning(self) -> str:
         """One sentence for the caption."""
+        if self.seeds == 1:
+            return "Lines: one seed."
         edges = f"{100 * self.low:g} to {100 * self.high:g} %"
         return f"Lines: median over {self.seeds} seeds; bands: {edges} of the seeds."
 
