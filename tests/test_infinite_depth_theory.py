@@ -80,15 +80,15 @@ def test_constants_are_those_of_the_statement():
     params, X, y = admissible(3)
     c = deep.conditions(params, X, y, radii=(0.5, 2.0, 0.25))
     room = 1 - c.g0
-    assert c.l1 == pytest.approx(np.linalg.norm(params.W, 2) + 0.5, rel=1e-12)
-    assert c.l2 == pytest.approx(np.linalg.norm(params.A, 2) + 2.0, rel=1e-12)
-    assert c.l3 == pytest.approx(np.linalg.norm(params.b) + 0.25, rel=1e-12)
-    assert c.g0 == pytest.approx(params.gamma * c.l2, rel=1e-12)
+    assert c.l1 == pytest.approx(np.linalg.norm(params.W, 2) + 0.5, rel=1e-12, abs=0)
+    assert c.l2 == pytest.approx(np.linalg.norm(params.A, 2) + 2.0, rel=1e-12, abs=0)
+    assert c.l3 == pytest.approx(np.linalg.norm(params.b) + 0.25, rel=1e-12, abs=0)
+    assert c.g0 == pytest.approx(params.gamma * c.l2, rel=1e-12, abs=0)
     B_Z = c.l1 * np.linalg.norm(X) / room
     B_A, B_W = params.gamma * B_Z * c.l3 / room, c.l3 * np.linalg.norm(X, 2) / room
     C_Z = (params.gamma * B_Z * B_A + np.linalg.norm(X, 2) * B_W) / room
     found = (c.B_Z, c.B_A, c.B_W, c.C_Z, c.eta_max)
-    assert found == pytest.approx((B_Z, B_A, B_W, C_Z, B_Z**-2), rel=1e-12)
+    assert found == pytest.approx((B_Z, B_A, B_W, C_Z, B_Z**-2), rel=1e-12, abs=0)
     sides = {i.name: (i.left, i.right) for i in c.descent}
     assert sides["alpha0^2 >= 8 r0 B_A/rho_A"] == pytest.approx(
         (c.alpha0**2, 8 * c.r0 * c.B_A / 2.0), rel=1e-12
@@ -165,7 +165,7 @@ def test_hostile_settings_fail_the_conditions_in_words(name):
     assert any(wanted in text for text in c.failures())
     assert not any(math.isnan(i.left) or math.isnan(i.right) or math.isnan(i.slack)
                    for i in c.descent + c.flow)  # fmt: skip
-    assert deep.smallest_beta(*hostile(name), largest=1e12).beta is None or name == "gamma one"
+    assert deep.smallest_beta(*hostile(name), largest=1e12).beta is None
 
 
 def test_a_fitted_start_needs_nothing_but_full_rank():
