@@ -66,8 +66,7 @@ lint types: setup
 
 serve: setup
 	$(BIN)/python book/build_book.py report
-	echo "Serving on http://127.0.0.1:$(PORT) (stop with Ctrl-C)"
-	$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+	$(BIN)/python book/serve.py --port $(PORT)
 
 paper: setup
 	$(BIN)/python -m implicitnn paper --minutes $(MINUTES)

@@ -2,8 +2,12 @@
 
 import ast
 import os
+import socket
 import subprocess
 import sys
+import threading
+import time
+import urllib.request
 from pathlib import Path
 
 import nbformat
@@ -17,6 +21,7 @@ import build_book  # noqa: E402
 import check_build  # noqa: E402
 import dependencies  # noqa: E402
 import install  # noqa: E402
+import serve  # noqa: E402
 import transform  # noqa: E402
 
 PACKAGE = ROOT / "lib" / "implicitnn"
@@ -184,3 +189,51 @@ def test_numbers_in_tables_have_a_minus(cell, shown):
     row = f'<table><tr><td class="a-1">{cell}</td></tr></table>'
     assert transform.with_minus(row) == row.replace(cell, shown)
     assert transform.with_minus(f"<p>{cell}</p>") == f"<p>{cell}</p>"
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    (tmp_path / "index.html").write_text("<p>book</p>")
+    monkeypatch.setattr(serve, "HTML", tmp_path)
+
+
+def test_a_port_that_is_taken_is_said_in_a_line(served, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert serve.main(["--port", str(port)]) == 1
+    assert serve.main(["--port", "70000"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all("cannot be used" in line for line in lines)
+
+
+def test_the_book_is_served_until_it_is_stopped(served, capsys, monkeypatch):
+    def once(server):
+        server.handle_request()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(serve.http.server.ThreadingHTTPServer, "serve_forever", once)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    pages = []
+    reader = threading.Thread(target=lambda: pages.append(fetched(port)))
+    reader.start()
+    assert serve.main(["--port", str(port)]) == 0
+    reader.join()
+    assert pages == [b"<p>book</p>"]
+
+
+def fetched(port):
+    """The first page, asked for until the server is there."""
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+                return answer.read()
+        except OSError:
+            time.sleep(0.05)
+    return None
+
+
+def test_without_a_book_nothing_is_served(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(serve, "HTML", tmp_path)
+    assert serve.main([]) == 1
+    assert "make book" in capsys.readouterr().err
