@@ -62,12 +62,13 @@ def number(value: float) -> str:
     --------
     >>> number(-0.53119), number(1.5e-13), number(1600.0)
     ('-0.5312', '1.5e-13', '1600')
-    >>> number(0.99999876), number(1.0)
-    ('0.9999988', '1')
+    >>> number(0.99999876), number(1.0), number(0.9999999999)
+    ('0.9999988', '1', '0.9999999999')
     """
     beside = _beside_one(value)
     if beside is not None:
-        return f"{value:.{beside}f}"
+        text = f"{value:.{beside}f}"
+        return text.rstrip("0") if float(text) == value else text
     return _exponent(f"{value:.4g}")
 
 
