@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -233,10 +234,11 @@ def solve(
     Parameters
     ----------
     f : callable
-        ``f(y)`` returns an array like y. With ``inplace=True`` it is called as ``f(y, out)`` and
-        fills ``out``, which is not ``y``. Rows must not depend on each other.
+        ``f(y)`` returns an array like y and leaves y alone. With ``inplace=True`` it is called as
+        ``f(y, out)`` and fills ``out``, which is not ``y``. Rows must not depend on each other.
     y0 : (n, m) array of floats
-        Start; not changed. numpy or torch, on any device: the result is of the same kind.
+        Start; not changed. numpy or torch, on any device: the result is of the same kind. Nothing
+        is recorded for gradients.
     solver : Picard, Anderson or Broyden
         Picard() by default.
     rtol, atol : float
@@ -254,7 +256,8 @@ def solve(
     TypeError
         y0 is neither a numpy array nor a tensor, solver is no solver, or f returns something else.
     ValueError
-        A tolerance below what the dtype can resolve, a shape that does not fit.
+        A tolerance below what the dtype can resolve, a shape that does not fit, an f that changes
+        its argument.
 
     References
     ----------
@@ -272,18 +275,17 @@ def solve(
     diverged
     """
     operations = ops(y0)
-    solver = Picard() if solver is None else solver
-    if not isinstance(solver, Picard | Anderson | Broyden):
-        raise TypeError(f"solver must be Picard(), Anderson() or Broyden(), got {solver!r}")
+    solver = checked(Picard() if solver is None else solver)
     least = 4.0 * operations.eps(y0)
     if _validate.positive(rtol, "rtol") < least:
         raise ValueError(f"rtol must be at least {least:.1e} for {y0.dtype}, got {rtol}")
     atol = _validate.nonnegative(atol, "atol")
     limit = _validate.integer(max_steps, "max_steps", 1)
     watch = _monitor.Monitor(rtol, atol, len(y0))
-    map_ = f if inplace else _filling(f)
+    map_ = f if inplace else partial(operations.call, f)
     y = operations.copy(y0)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    # Norms that overflow or vanish are looked at; so are values that are not finite.
+    with np.errstate(all="ignore"), operations.plain():
         if isinstance(solver, Picard):
             value = _iterate.picard(map_, y, operations, watch, limit, solver.damping)
         elif isinstance(solver, Anderson):
@@ -296,18 +298,17 @@ def solve(
     )
 
 
-def _filling(f: Callable[..., object]) -> _iterate.Map:
-    def fill(y: Array, out: Array) -> None:
-        value: Array = f(y)
-        if type(value) is not type(out) or value.shape != out.shape:
-            shape = getattr(value, "shape", "no shape")
-            raise TypeError(
-                f"f must return a {type(out).__name__} of shape {tuple(out.shape)}, got "
-                f"{type(value).__name__}, {shape}"
-            )
-        out[...] = value
+def checked(solver: object) -> Solver:
+    """Return a solver; anything else is refused.
 
-    return fill
+    Examples
+    --------
+    >>> checked(Picard())
+    Picard(damping=1.0)
+    """
+    if not isinstance(solver, Picard | Anderson | Broyden):
+        raise TypeError(f"solver must be Picard(), Anderson() or Broyden(), got {solver!r}")
+    return solver
 
 
 def _unit(value: float, name: str) -> None:

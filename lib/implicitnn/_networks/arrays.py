@@ -5,6 +5,8 @@ An array is (n, m), one sample a row. Torch is imported only where a tensor arri
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -26,6 +28,12 @@ class Ops(Protocol):
 
     def rms(self, a: Array) -> FloatArray:
         """Root mean square of each row, (n,)."""
+
+    def plain(self) -> AbstractContextManager[object]:
+        """Context in which nothing is recorded for gradients."""
+
+    def call(self, f: Callable[..., object], y: Array, out: Array) -> None:
+        """Out = f(y), where f must leave y alone and return an array like it."""
 
     def subtract(self, a: Array, b: Array, out: Array) -> None:
         """Out = a - b."""
@@ -56,8 +64,25 @@ class NumpyOps:
         return float(np.finfo(a.dtype).tiny) * 1e6
 
     def rms(self, a: Array) -> FloatArray:
-        squares = np.vecdot(a, a)
-        return np.asarray(np.sqrt(squares.astype(np.float64) / a.shape[1]))
+        mean = np.vecdot(a, a).astype(np.float64) / a.shape[1]
+        doubtful = _doubtful(mean, np.finfo(a.dtype))
+        if doubtful.any():
+            mean[doubtful] = _scaled(np.asarray(a[doubtful], dtype=np.float64))
+        return np.sqrt(mean, out=mean, where=~doubtful)
+
+    def plain(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def call(self, f: Callable[..., object], y: Array, out: Array) -> None:
+        view = y.view()
+        # A map that works in place would be taken for one that has converged.
+        view.flags.writeable = False
+        value = f(view)
+        if not isinstance(value, np.ndarray) or value.shape != out.shape:
+            raise _unlike(value, out)
+        if not np.can_cast(value.dtype, out.dtype, "same_kind"):
+            raise _unlike(value, out)
+        out[...] = value
 
     def subtract(self, a: Array, b: Array, out: Array) -> None:
         np.subtract(a, b, out=out)
@@ -72,6 +97,8 @@ class NumpyOps:
         return np.matmul(a, b)
 
     def solve(self, a: Array, b: Array) -> Array:
+        if a.dtype.itemsize not in (4, 8):  # LAPACK has two precisions
+            return self.solve(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
         return np.linalg.solve(a, b[..., None])[..., 0]
 
     def tidy(self, a: Array) -> Array:
@@ -92,8 +119,34 @@ class TorchOps:
         return float(torch.finfo(a.dtype).tiny) * 1e6
 
     def rms(self, a: Array) -> FloatArray:
-        mean = a.square().mean(dim=1).double().sqrt()
-        return np.asarray(mean.cpu().numpy())
+        import torch
+
+        mean = np.asarray(a.square().mean(dim=1).double().cpu().numpy())
+        doubtful = _doubtful(mean, torch.finfo(a.dtype))
+        if doubtful.any():
+            rows = torch.from_numpy(doubtful).to(a.device)
+            mean[doubtful] = _scaled(a[rows].double().cpu().numpy())
+        return np.sqrt(mean, out=mean, where=~doubtful)
+
+    def plain(self) -> AbstractContextManager[object]:
+        import torch
+
+        context: AbstractContextManager[object] = torch.no_grad()
+        return context
+
+    def call(self, f: Callable[..., object], y: Array, out: Array) -> None:
+        import torch
+
+        # No version is counted in inference mode.
+        before = None if y.is_inference() else y._version
+        value = f(y)
+        if not isinstance(value, torch.Tensor) or value.shape != out.shape:
+            raise _unlike(value, out)
+        if not torch.can_cast(value.dtype, out.dtype):
+            raise _unlike(value, out)
+        if before is not None and y._version != before:
+            raise ValueError("f must not change its argument: return a new tensor")
+        out[...] = value
 
     def subtract(self, a: Array, b: Array, out: Array) -> None:
         import torch
@@ -101,7 +154,7 @@ class TorchOps:
         torch.sub(a, b, out=out)
 
     def copy(self, a: Array) -> Array:
-        return a.clone()
+        return a.detach().clone()
 
     def zeros(self, shape: tuple[int, ...], like: Array) -> Array:
         return like.new_zeros(shape)
@@ -112,10 +165,34 @@ class TorchOps:
     def solve(self, a: Array, b: Array) -> Array:
         import torch
 
+        if a.dtype.itemsize < 4:  # LAPACK has two precisions
+            return torch.linalg.solve(a.double(), b.double()).to(a.dtype)
         return torch.linalg.solve(a, b)
 
     def tidy(self, a: Array) -> Array:
         return a.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _doubtful(mean: FloatArray, info: Any) -> NDArray[np.bool_]:
+    """Mean squares that may hold an underflow, or are no finite number of the type."""
+    inside = (mean > float(info.tiny) / float(info.eps)) & (mean < float(info.max))
+    return ~inside
+
+
+def _scaled(rows: FloatArray) -> FloatArray:
+    """Root mean square of each row, scaled by its largest entry."""
+    top = np.abs(rows).max(axis=1)
+    safe = np.where((top > 0.0) & np.isfinite(top), top, 1.0)
+    scaled = np.sqrt(np.vecdot(*(2 * (rows / safe[:, None],))) / rows.shape[1])
+    return np.asarray(np.where(np.isfinite(top), safe * scaled * (top > 0.0), top))
+
+
+def _unlike(value: object, out: Array) -> TypeError:
+    shape, dtype = getattr(value, "shape", "no shape"), getattr(value, "dtype", "")
+    return TypeError(
+        f"f must return a {type(out).__name__} of shape {tuple(out.shape)} that casts to "
+        f"{out.dtype}, got {type(value).__name__}, {shape} {dtype}"
+    )
 
 
 def is_tensor(value: object) -> bool:
@@ -129,7 +206,7 @@ def ops(y: Array) -> Ops:
         if y.dim() != 2 or not y.is_floating_point() or y.numel() == 0:
             raise ValueError(f"y0 must be floats (n, m), none empty, got {y.dtype} {y.shape}")
         return TorchOps()
-    if not isinstance(y, np.ndarray):
+    if type(y) is not np.ndarray:  # matrices and masked arrays have other rules
         raise TypeError(f"y0 must be a numpy array or a torch tensor, got {type(y).__name__}")
     if y.ndim != 2 or y.dtype.kind != "f" or y.size == 0:
         raise ValueError(f"y0 must be floats (n, m), none empty, got {y.dtype} {y.shape}")

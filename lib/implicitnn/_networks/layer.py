@@ -8,27 +8,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from implicitnn import solvers
+from implicitnn import _validate, solvers
 from implicitnn._networks.backend import Array, Backend
 from implicitnn.activations import Activation
 from implicitnn.solvers import Report, Solution, Solver
 
 Tensor = torch.Tensor
+RTOL = {torch.float32: 1e-6, torch.float64: 1e-10}
+
+
+def default_rtol(dtype: torch.dtype) -> float:
+    """Return the tolerance of equilibria in a dtype; others than these two are refused."""
+    if dtype not in RTOL:
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+    return RTOL[dtype]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How equilibria are solved for, forward and backward."""
+    """How equilibria are solved for, forward and backward; rtol None is that of the dtype."""
 
     solver: Solver
-    rtol: float
+    rtol: float | None
     atol: float
     max_steps: int
+
+    def __post_init__(self) -> None:
+        solvers.checked(self.solver)
+        if self.rtol is not None:
+            _validate.positive(self.rtol, "rtol")
+        _validate.nonnegative(self.atol, "atol")
+        _validate.integer(self.max_steps, "max_steps", 1)
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        """Rtol, by default that of a dtype."""
+        return default_rtol(dtype) if self.rtol is None else self.rtol
 
 
 @dataclass
@@ -44,6 +63,7 @@ class Log:
         """Keep a report, count its samples, and tell what failed."""
         setattr(self, direction, report)
         for what, value in (
+            ("solves", 1),
             ("samples", len(report.codes)),
             ("not_converged", report.not_converged),
             ("iterations", report.iterations),
@@ -140,13 +160,14 @@ class Equilibrium(torch.autograd.Function):
         """Solve; keep z*, the slopes and A."""
         backend = recurrence.backend
         start = None if z0 is None else backend.native(z0)
-        found, h = recurrence.solve(backend.native(drive), backend.native(A), start, options)
+        given = replace(options, rtol=options.tolerance(drive.dtype))
+        found, h = recurrence.solve(backend.native(drive), backend.native(A), start, given)
         log.take("forward", found.report)
         value = backend.tensor(found.value)
         if recording and any(ctx.needs_input_grad[:2]):
             slope = backend.slope(recurrence.activation, recurrence.scale, h)
             ctx.save_for_backward(value, backend.tensor(slope), A)
-            ctx.parts = (recurrence, options, log)
+            ctx.parts = (recurrence, given, log)
         return value
 
     @staticmethod
