@@ -38,6 +38,40 @@ def test_rows_of_another_length_are_refused():
         backbones.standardise(np.zeros((2, 784), dtype=np.float32))
 
 
+def test_pixels_that_are_no_shares_of_light_are_refused():
+    """Bytes from 0 to 255 would give features of nothing."""
+    net = backbones.load(backbones.weights())
+    for bad, words in (
+        (np.full((2, 3072), 255.0, np.float32), "X must lie in"),
+        (np.full((2, 3072), np.nan, np.float32), "X must lie in"),
+        (np.zeros((2, 3072), np.uint8), "X must be floats"),
+        (np.zeros((0, 3072), np.float32), "none empty"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            backbones.features(net, bad)
+        with pytest.raises(ValueError, match=words):
+            backbones.standardise(bad)
+
+
+def test_features_do_not_depend_on_the_blocks_nor_on_defaults_of_torch():
+    X = np.random.default_rng(0).random((7, 3072)).astype(np.float32)
+    net = backbones.load(backbones.weights())
+    whole = backbones.features(net, X)
+    # float32 sums of up to 2304 terms, in another order
+    np.testing.assert_allclose(backbones.features(net, X, 3), whole, atol=1e-5)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert backbones.features(net, X).dtype == np.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with pytest.raises(ValueError, match="block"):
+        backbones.features(net, X, 0)
+    with pytest.raises(ValueError, match="evaluation mode"):
+        backbones.features(backbones.VGG(), X)
+    with pytest.raises(ValueError, match="no batch normalisation"):
+        backbones.fold(net)
+
+
 def test_the_stored_weights_have_the_pinned_hash_and_half_precision():
     path = backbones.weights()
     assert path.stat().st_size < 3_000_000

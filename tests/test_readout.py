@@ -159,6 +159,30 @@ def test_certificate_of_features_in_single_precision_is_in_double():
     assert 0 <= found.objective - double.objective + 1e-12 <= 1e-10 + 1e-12
 
 
+@pytest.mark.parametrize("penalty", [1e-8, 1e-10])
+@pytest.mark.parametrize("shape", [(80, 30), (30, 80)])
+def test_separable_features_in_single_precision_reach_the_gap(shape, penalty):
+    """Probabilities rounded to one there have no curvature left: p(1 - p) must be in float64."""
+    rng = np.random.default_rng(3)
+    y = np.arange(shape[0]) % 2
+    F = rng.standard_normal(shape) + 3.0 * (2 * y - 1)[:, None]
+    single, double = (readout.softmax(F.astype(t), y, penalty) for t in ("f4", "f8"))
+    assert max(single.gap, double.gap) <= 1e-9
+    assert single.work < 3 * double.work
+    assert single.objective == pytest.approx(double.objective, abs=1e-8)
+    exact = F.astype("f4").astype(float)
+    p = special.softmax(exact @ single.weights, axis=1) - np.eye(2)[y]
+    gradient = exact.T @ p / len(F) + penalty * single.weights
+    assert (gradient**2).sum() / (2 * penalty) == pytest.approx(single.gap, rel=1e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e10, 3e10])
+def test_a_fit_beyond_rounding_ends_soon_and_keeps_its_best(scale):
+    F, y = problem(k=3)
+    found = readout.softmax((F * scale).astype(np.float32), y, 1e-3)
+    assert found.work < 400 and found.gap < 1e-6
+
+
 @pytest.mark.parametrize("method", readout.METHODS)
 def test_a_walk_that_ends_early_chooses_as_the_whole_grid_does(method):
     # More features than the classes need: the held-out loss has its least inside the grid.
@@ -277,8 +301,50 @@ def test_penalty_enters_the_loss():
     assert norms[1] < 0.9 * norms[0]
 
 
+def test_a_readout_is_judged_on_what_fits_it_only():
+    """A column of labels would be compared with every sample; a label of -1 with the last class."""
+    F, y = problem()
+    found = readout.ridge(F, y, 0.1)
+    for call, words in (
+        (lambda: found.accuracy(F, y[:, None]), "y must be 150 integers"),
+        (lambda: found.accuracy(F, y[:1]), "y must be 150 integers"),
+        (lambda: found.accuracy(F, y.astype(float)), "y must be 150 integers"),
+        (lambda: found.loss(F, y[:, None]), "y must be 150 integers"),
+        (lambda: found.loss(F, y - 1), "y must lie in 0..2"),
+        (lambda: found.loss(F, y + 1), "y must lie in 0..2"),
+        (lambda: found.accuracy(F[0], y[:1]), "F must be numbers"),
+        (lambda: found.logits(F[:, :3]), "F must be numbers"),
+        (lambda: found.logits(F[:0]), "F must be numbers"),
+        (lambda: found.logits(np.full_like(F, np.nan)), "F must be finite"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+def test_features_of_other_layouts_are_taken_and_masks_are_not():
+    F, y = problem()
+    recipe = Recipe(epochs=2, batch=50)
+    fits = (
+        lambda F, y: readout.sgd(F, y, 0, recipe),
+        lambda F, y: readout.softmax(F, y, 0.1),
+        lambda F, y: readout.ridge(F, y, 0.1),
+    )
+    for fit in fits:
+        wanted = fit(F, y).weights
+        for same in (F.astype(">f8"), np.asfortranarray(F), F[::-1][::-1], F.tolist()):
+            np.testing.assert_array_equal(fit(same, y.astype(">i2")).weights, wanted)
+        for args in ((np.ma.masked_greater(F, 1.0), y), (F, np.ma.masked_equal(y, 2))):
+            with pytest.raises(TypeError, match="masked"):
+                fit(*args)
+    with pytest.raises(TypeError, match="start must be a Readout"):
+        readout.softmax(F, y, 0.1, start=wanted)
+    with pytest.raises(TypeError, match="recipe must be a Recipe"):
+        readout.sgd(F, y, 0, {"lr": 1.0})
+
+
 def test_bad_arguments_are_named():
     F, y = problem()
+    W, zeros = np.random.default_rng(0).standard_normal((150, 400)), (np.zeros(3), 0, 0, 0, 0)
     for call, words in (
         (lambda: readout.softmax(F[:, 0], y, 0.1), "F must be floats"),
         (lambda: readout.softmax(F.astype(int), y, 0.1), "F must be floats"),
@@ -292,6 +358,18 @@ def test_bad_arguments_are_named():
         (lambda: readout.sgd(F * 1e200, y, 0, Recipe(lr=1e300)), "diverged"),
         (lambda: Recipe(lr=0.0), "lr"),
         (lambda: Recipe(epochs=0), "epochs"),
+        (lambda: readout.softmax(F.astype(np.float16), y, 0.1), "float32 or float64"),
+        (lambda: readout.sgd(F.astype(np.longdouble), y, 0), "float32 or float64"),
+        (lambda: readout.ridge(F * 1e200, y, 0.1), "squares overflow"),
+        (lambda: readout.ridge(F[:9] * 1e200, y[:9], 0.1), "squares overflow"),
+        (lambda: readout.softmax(F * 1e200, y, 0.1), "squares overflow"),
+        (lambda: readout.ridge(np.c_[F, F], y, 1e-25), "penalty must exceed the rounding"),
+        (lambda: readout.softmax(np.c_[F, F], y, 1e-25), "penalty must exceed the rounding"),
+        (lambda: readout.ridge(np.r_[W, W], np.r_[y, y], 1e-25), "penalty must exceed"),
+        (lambda: readout.softmax(F, y, 0.1, start=Readout(W[:12, :3] * np.nan, *zeros)), "start"),
+        (lambda: readout.sgd(F, y, 0, start=W[:12, :3] * np.nan), "start must be finite"),
+        (lambda: readout.select(F, y, 0, "ridge", gap=-1.0), "gap"),
+        (lambda: readout.select(F, y, 0, penalties=(1.0, -1.0)), "penalties"),
         (lambda: readout.select(F, y, 0, "svm"), "method"),
         (lambda: readout.select(F, y, 0, penalties=(1.0,)), "at least two"),
         (lambda: readout.select(F, y, 0, penalties=(1.0, 1.0)), "at least two"),

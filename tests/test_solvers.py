@@ -168,6 +168,53 @@ def test_every_solver_meets_the_tolerance_it_reports(seed, radius):
         assert (rms <= radius * found.residual + 1e-14).all()
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e300])
+@pytest.mark.parametrize("solver", ALL, ids=NAMES)
+def test_scales_whose_squares_are_no_numbers(solver, scale):
+    found = solve(lambda y: 0.5 * y + scale, np.zeros((2, 3)), solver, atol=0.0)
+    assert found.status is Status.CONVERGED and found.iterations > 1
+    np.testing.assert_allclose(found.value / (2 * scale), 1.0, rtol=1e-5)
+    single = np.float32(1e-30 if scale < 1 else 1e30)
+    for start in (np.zeros((2, 3), np.float32), torch.zeros(2, 3)):
+        short = solve(lambda y: 0.5 * y + single, start, solver, atol=0.0)
+        assert short.status is Status.CONVERGED
+        np.testing.assert_allclose(np.asarray(short.value) / (2 * single), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ALL, ids=NAMES)
+def test_maps_may_work_in_place_and_hold_weights_with_gradients(solver):
+    """In place, y - f(y) would vanish at once; weights with gradients would record the solve."""
+    wanted = solve(np.cos, np.zeros((2, 1)), solver, rtol=1e-10).value
+    with np.errstate(all="ignore"):
+        found = solve(lambda y: np.cos(y, out=y), np.zeros((2, 1)), solver, rtol=1e-10)
+    np.testing.assert_array_equal(found.value, wanted)
+    W = torch.nn.Parameter(torch.eye(3, dtype=torch.float64))
+    start = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    for f in (lambda y: torch.cos(y @ W), lambda y: y.cos_()):
+        value = solve(f, start, solver, rtol=1e-10).value
+        assert not value.requires_grad
+        np.testing.assert_allclose(value.numpy(), wanted[0, 0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("solver", ALL, ids=NAMES)
+def test_precisions_that_lapack_lacks(solver):
+    for dtype in (np.float16, np.longdouble):
+        start = np.zeros((2, 3), dtype)
+        found = solve(lambda y: (0.5 * y + 1).astype(y.dtype), start, solver, rtol=1e-2)
+        assert found.status is Status.CONVERGED and found.value.dtype == dtype
+        np.testing.assert_allclose(found.value.astype(float), 2.0, rtol=0.03)
+    half = torch.zeros(2, 3, dtype=torch.bfloat16)
+    assert solve(lambda y: 0.5 * y + 1, half, solver, rtol=0.05).status is Status.CONVERGED
+
+
+def test_what_is_not_like_y_is_refused():
+    for start in (np.zeros((2, 3)), torch.zeros(2, 3)):
+        with pytest.raises(TypeError, match="f must return"):
+            solve(lambda y: 0.5 * y + 1j, start)
+    with pytest.raises(TypeError, match="y0 must be a numpy array"):
+        solve(lambda y: 0.5 * y, np.ma.masked_array(np.zeros((2, 3)), True))
+
+
 def test_bad_arguments_are_named():
     y = np.zeros((2, 2))
     for bad, error, words in (

@@ -37,12 +37,27 @@ def standardise(X: NDArray[np.float32]) -> Tensor:
 
     Raises
     ------
-    ValueError : X is not (n, 3072).
+    ValueError : X is not (n, 3072), is empty, or is not of floats in [0, 1].
     """
-    if X.ndim != 2 or X.shape[1] != 3072:
-        raise ValueError(f"X must be (n, 3072), rows of 32 x 32 colour images, got {X.shape}")
-    images = torch.from_numpy(np.array(X, dtype=np.float32)).reshape(-1, 32, 32, 3)
-    return ((images - torch.tensor(MEAN)) / torch.tensor(SPREAD)).permute(0, 3, 1, 2)
+    return _standardised(_pixels(X))
+
+
+def _pixels(X: NDArray[np.floating]) -> NDArray[np.floating]:
+    rows = _validate.as_array(X, "X")
+    if rows.ndim != 2 or rows.shape[1] != 3072 or rows.dtype.kind != "f" or not len(rows):
+        raise ValueError(
+            f"X must be floats (n, 3072), rows of 32 x 32 colour images, none empty, got "
+            f"{rows.dtype} {rows.shape}"
+        )
+    if not (rows.min() >= 0.0 and rows.max() <= 1.0):
+        raise ValueError(f"X must lie in [0, 1], got {rows.min()} to {rows.max()}")
+    return rows
+
+
+def _standardised(rows: NDArray[np.floating]) -> Tensor:
+    images = torch.from_numpy(np.array(rows, dtype=np.float32)).reshape(-1, 32, 32, 3)
+    mean, spread = (torch.tensor(v, dtype=torch.float32, device="cpu") for v in (MEAN, SPREAD))
+    return ((images - mean) / spread).permute(0, 3, 1, 2)
 
 
 def _unit(inputs: int, outputs: int, normalised: bool) -> list[nn.Module]:
@@ -109,6 +124,8 @@ def fold(net: VGG) -> VGG:
     """
     convolutions = [m for m in net.body if isinstance(m, nn.Conv2d)]
     norms = [m for m in net.body if isinstance(m, nn.BatchNorm2d)]
+    if not norms:
+        raise ValueError("net has no batch normalisation to fold")
     widths = tuple(m.out_channels for m in convolutions[::2])
     plain = VGG(normalised=False, widths=widths, classes=net.readout.out_features).eval()
     targets = [m for m in plain.body if isinstance(m, nn.Conv2d)]
@@ -138,9 +155,21 @@ def load(path: str | Path) -> VGG:
 
 
 def features(net: VGG, X: NDArray[np.float32], block: int = 500) -> NDArray[np.float32]:
-    """Features (n, 256) of rows of pixels in [0, 1], computed in blocks of images."""
+    """Features (n, 256) of rows of pixels in [0, 1], computed in blocks of images.
+
+    Raises
+    ------
+    ValueError : X is not as `standardise` wants it, block is below one, or the network is training:
+        batch normalisation would mix the samples of a block.
+    """
+    if net.training:
+        raise ValueError("net must be in evaluation mode: call net.eval()")
+    rows, size = _pixels(X), _validate.integer(block, "block", 1)
     with torch.inference_mode():
-        parts = [net.features(part).numpy() for part in torch.split(standardise(X), block)]
+        parts = [
+            net.features(_standardised(rows[start : start + size])).numpy()
+            for start in range(0, len(rows), size)
+        ]
     return np.concatenate(parts)
 
 

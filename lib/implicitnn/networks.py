@@ -119,16 +119,18 @@ def features(
     Parameters
     ----------
     spec : DEQ, ENN, Match, ImplicitNet or ExplicitNet
-        A spec draws a new network; a network is used as it is, with its own tolerances.
+        A spec draws a new network; a network is used as it is, with its own tolerances, dtype and
+        device.
     X : (n, p) array
         Samples in rows.
     width : int
         m; not given for a network.
     rng : numpy.random.Generator or int
+        Source of the weights that a spec draws.
     block : int
         Samples at a time.
     dtype, device
-        Of the arithmetic. The result is a numpy array of this type.
+        Of the arithmetic with a spec. The result is a numpy array of the network's type.
 
     Raises
     ------
@@ -145,9 +147,7 @@ def features(
     given = isinstance(spec, ImplicitNet | ExplicitNet)
     if given == (width is not None):
         raise ValueError("width must be given for a spec, and only for a spec")
-    rows = np.asarray(X)
-    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "fiu":
-        raise ValueError(f"X must be numbers (n, p), none empty, got {rows.dtype} {rows.shape}")
+    rows = _rows(X, "X")
     if isinstance(spec, ImplicitNet | ExplicitNet):
         net: Net = spec
     else:
@@ -203,8 +203,7 @@ def spectral_radius(
     _validate.one_of(method, "method", _jacobian.METHODS)
     tol, generator = _validate.positive(tol, "tol"), _validate.generator(rng)
     with torch.no_grad():
-        samples = torch.as_tensor(np.asarray(x), dtype=net.A.dtype, device=net.A.device)
-        slope = _slopes_now(net, samples)
+        slope = _slopes_now(net, _tensor(_rows(x, "x"), net.A))
     matrix = math.sqrt(net.spec.sigma_a2) * net.A.detach().cpu().double().numpy()
     return _jacobian.spectral_radius(slope, matrix, method, tol, generator)
 
@@ -262,23 +261,39 @@ def _slopes_now(net: ImplicitNet, x: Tensor) -> NDArray[np.float64]:
     z = net.features(x)
     h = math.sqrt(net.spec.sigma_a2) * backend.product(backend.native(z), backend.native(net.A).T)
     h += backend.native(net.drive(x))
-    slope = backend.tensor(backend.slope(net.spec.activation, root(net.width), h))
-    return np.asarray(slope.cpu().double().numpy())
+    slope = backend.tensor(backend.slope(net.spec.activation, root(net.width), h)).cpu().double()
+    # A slope can be finite where the preactivation is not.
+    lost = ~torch.isfinite(backend.tensor(h)).all(dim=1).cpu()
+    return np.asarray(slope.masked_fill(lost[:, None], torch.nan).numpy())
+
+
+def _rows(X: ArrayLike, name: str) -> NDArray[np.generic]:
+    rows = _validate.as_array(X, name)
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{name} must be numbers (n, p), none empty, got {rows.dtype} {rows.shape}"
+        )
+    return rows
+
+
+def _tensor(rows: NDArray[np.generic], like: Tensor) -> Tensor:
+    """A copy of its own, in the dtype of another: rows may be of any width and byte order."""
+    dtype = np.float32 if like.dtype == torch.float32 else np.float64
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.array(rows, dtype=dtype, order="C")).to(like.device, like.dtype)
 
 
 def _blocks(net: Net, rows: NDArray[np.generic], block: int) -> Features:
     """Evaluate a network on blocks of samples, into one array."""
     some = net.a
     n = len(rows)
-    out = torch.empty((n, net.width), dtype=some.dtype)
+    out = torch.empty((n, net.width), dtype=some.dtype, device="cpu")
     residual, steps = np.zeros(n), np.zeros(n, np.int64)
     counts: dict[Status, int] = {}
     with torch.no_grad():
         for start in range(0, n, block):
             part = slice(start, start + block)
-            # A copy of its own: rows may be read-only, which a tensor must not be.
-            x = torch.from_numpy(np.array(rows[part])).to(some.device, some.dtype)
-            out[part] = net.features(x)
+            out[part] = net.features(_tensor(rows[part], some))
             report = net.log.forward if isinstance(net, ImplicitNet) else None
             if report is not None:
                 residual[part], steps[part] = report.residual, report.steps

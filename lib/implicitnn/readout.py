@@ -18,6 +18,7 @@ from implicitnn._networks import classifier as _classifier
 from implicitnn._networks import descent as _descent
 from implicitnn._networks import ridge as _ridge
 from implicitnn._networks.classifier import Readout
+from implicitnn._networks.descent import Recipe
 
 __all__ = [
     "METHODS",
@@ -34,29 +35,6 @@ __all__ = [
 
 METHODS = ("softmax", "ridge")
 PENALTIES = tuple(10.0**-k for k in range(2, 9))
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Plain stochastic gradient descent on the cross-entropy.
-
-    The defaults are those of Ling et al. on MNIST and Fashion-MNIST (lr 0.1 on CIFAR-10): no
-    momentum, no penalty, shuffled batches, the last one dropped where it is not full.
-
-    Examples
-    --------
-    >>> Recipe(lr=0.1)
-    Recipe(lr=0.1, epochs=100, batch=128)
-    """
-
-    lr: float = 1.0
-    epochs: int = 100
-    batch: int = 128
-
-    def __post_init__(self) -> None:
-        _validate.positive(self.lr, "lr")
-        _validate.integer(self.epochs, "epochs", 1)
-        _validate.integer(self.batch, "batch", 1)
 
 
 def sgd(
@@ -103,7 +81,7 @@ def sgd(
     1.0
     """
     rows, labels, k = _classifier.checked(F, y)
-    recipe = recipe or Recipe()
+    recipe = _descent.require_recipe(recipe)
     if recipe.batch > len(rows):
         raise ValueError(f"batch must not exceed the {len(rows)} samples, got {recipe.batch}")
     W, b, history = _descent.softmax_sgd(
@@ -114,9 +92,9 @@ def sgd(
         lr=recipe.lr,
         epochs=recipe.epochs,
         batch=recipe.batch,
-        start=None if start is None else np.asarray(start),
+        start=None if start is None else _classifier.started(start, (rows.shape[1], k)),
     )
-    if not np.isfinite(W).all():
+    if not (np.isfinite(W).all() and np.isfinite(b).all()):
         raise ValueError(f"gradient descent diverged with {recipe}: take a smaller lr")
     return Readout(W, b, 0.0, history[-1], float("nan"), recipe.epochs, tuple(history))
 
@@ -155,7 +133,8 @@ def softmax(
     Raises
     ------
     ValueError
-        Shapes, labels, penalty or gap out of range.
+        Shapes, labels, penalty or gap out of range; F so large that its squares overflow; a
+        penalty below their rounding.
 
     Notes
     -----
@@ -301,12 +280,15 @@ class Split:
         ((1000.0, 10.0, 0.1), 10.0)
         """
         _validate.one_of(method, "method", METHODS)
-        grid = sorted({_validate.positive(p, "penalties") for p in penalties}, reverse=True)
-        if len(grid) != len(penalties) or len(grid) < 2:
-            raise ValueError(f"penalties must be at least two different numbers, got {penalties}")
+        grid = sorted(set(_validate.reals(penalties, "penalties")), reverse=True)
+        if len(grid) != len(penalties) or len(grid) < 2 or grid[-1] <= 0.0:
+            raise ValueError(
+                f"penalties must be at least two different positive numbers, got {penalties}"
+            )
         wait = len(grid) if patience is None else _validate.integer(patience, "patience", 1)
         parts = self._parts
-        coarse = gap if path_gap is None else path_gap
+        gap = _validate.positive(gap, "gap")
+        coarse = gap if path_gap is None else _validate.positive(path_gap, "path_gap")
         fit = _softmax_fits(parts, coarse) if method == "softmax" else _ridge_fits(parts, grid)
         out, labels = parts.rows[parts.held], parts.labels[parts.held]
         fits: list[Readout] = []

@@ -234,8 +234,9 @@ def solve(
     Parameters
     ----------
     f : callable
-        ``f(y)`` returns an array like y and leaves y alone. With ``inplace=True`` it is called as
-        ``f(y, out)`` and fills ``out``, which is not ``y``. Rows must not depend on each other.
+        ``f(y)`` returns an array like y; y is a copy. With ``inplace=True`` it is called as
+        ``f(y, out)``, fills ``out``, which is not ``y``, and leaves y alone. Rows must not depend
+        on each other.
     y0 : (n, m) array of floats
         Start; not changed. numpy or torch, on any device: the result is of the same kind. Nothing
         is recorded for gradients.
@@ -256,8 +257,7 @@ def solve(
     TypeError
         y0 is neither a numpy array nor a tensor, solver is no solver, or f returns something else.
     ValueError
-        A tolerance below what the dtype can resolve, a shape that does not fit, an f that changes
-        its argument.
+        A tolerance below what the dtype can resolve, a shape that does not fit.
 
     References
     ----------

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+TINY = float(np.finfo(np.float64).tiny)
 # numpy array or torch tensor: the two share no common type.
 Array: TypeAlias = Any
 
@@ -33,7 +34,10 @@ class Ops(Protocol):
         """Context in which nothing is recorded for gradients."""
 
     def call(self, f: Callable[..., object], y: Array, out: Array) -> None:
-        """Out = f(y), where f must leave y alone and return an array like it."""
+        """Out = f(y), an array like y; f gets a copy, so that it may work in place."""
+
+    def peak(self, a: Array) -> Array:
+        """Largest size of an entry in each row, (n, 1); one for a row of zeros."""
 
     def subtract(self, a: Array, b: Array, out: Array) -> None:
         """Out = a - b."""
@@ -61,28 +65,30 @@ class NumpyOps:
         return float(np.finfo(a.dtype).eps)
 
     def tiny(self, a: Array) -> float:
-        return float(np.finfo(a.dtype).tiny) * 1e6
+        return max(float(np.finfo(a.dtype).tiny), TINY) * 1e6
 
     def rms(self, a: Array) -> FloatArray:
-        mean = np.vecdot(a, a).astype(np.float64) / a.shape[1]
+        mean: FloatArray = np.vecdot(a, a).astype(np.float64) / a.shape[1]
         doubtful = _doubtful(mean, np.finfo(a.dtype))
         if doubtful.any():
             mean[doubtful] = _scaled(np.asarray(a[doubtful], dtype=np.float64))
-        return np.sqrt(mean, out=mean, where=~doubtful)
+        np.sqrt(mean, out=mean, where=~doubtful)
+        return mean
 
     def plain(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def call(self, f: Callable[..., object], y: Array, out: Array) -> None:
-        view = y.view()
-        # A map that works in place would be taken for one that has converged.
-        view.flags.writeable = False
-        value = f(view)
+        value = f(y.copy())
         if not isinstance(value, np.ndarray) or value.shape != out.shape:
             raise _unlike(value, out)
         if not np.can_cast(value.dtype, out.dtype, "same_kind"):
             raise _unlike(value, out)
         out[...] = value
+
+    def peak(self, a: Array) -> Array:
+        top = np.abs(a).max(axis=1, keepdims=True)
+        return top + (top == 0.0)
 
     def subtract(self, a: Array, b: Array, out: Array) -> None:
         np.subtract(a, b, out=out)
@@ -126,7 +132,8 @@ class TorchOps:
         if doubtful.any():
             rows = torch.from_numpy(doubtful).to(a.device)
             mean[doubtful] = _scaled(a[rows].double().cpu().numpy())
-        return np.sqrt(mean, out=mean, where=~doubtful)
+        np.sqrt(mean, out=mean, where=~doubtful)
+        return mean
 
     def plain(self) -> AbstractContextManager[object]:
         import torch
@@ -137,16 +144,16 @@ class TorchOps:
     def call(self, f: Callable[..., object], y: Array, out: Array) -> None:
         import torch
 
-        # No version is counted in inference mode.
-        before = None if y.is_inference() else y._version
-        value = f(y)
+        value = f(y.clone())
         if not isinstance(value, torch.Tensor) or value.shape != out.shape:
             raise _unlike(value, out)
         if not torch.can_cast(value.dtype, out.dtype):
             raise _unlike(value, out)
-        if before is not None and y._version != before:
-            raise ValueError("f must not change its argument: return a new tensor")
         out[...] = value
+
+    def peak(self, a: Array) -> Array:
+        top = a.abs().amax(dim=1, keepdim=True)
+        return top + (top == 0.0)
 
     def subtract(self, a: Array, b: Array, out: Array) -> None:
         import torch

@@ -138,7 +138,8 @@ def faster() -> str:
     a = np.random.default_rng(0).standard_normal((256, 1024)).astype(np.float32)
     b = np.random.default_rng(1).standard_normal((1024, 1024)).astype(np.float32)
     out = np.empty_like(a)
-    ta, tb, tout = torch.from_numpy(a), torch.from_numpy(b), torch.empty((256, 1024))
+    ta, tb = torch.from_numpy(a), torch.from_numpy(b)
+    tout = torch.empty_like(ta)
     numpy_seconds = _best(lambda: np.matmul(a, b.T, out=out))
     with torch.no_grad():
         torch_seconds = _best(lambda: torch.matmul(ta, tb.T, out=tout))

@@ -40,8 +40,13 @@ class Readout:
     history: tuple[float, ...] = ()
 
     def logits(self, F: ArrayLike) -> NDArray[np.floating]:
-        """Return the logits of features in rows, (n, K), in the wider of the two precisions."""
-        rows = np.asarray(F)
+        """Return the logits of features in rows, (n, K), in the wider of the two precisions.
+
+        Raises
+        ------
+        ValueError : F is not (n, m), is empty, or its logits are not finite.
+        """
+        rows = _features(F, self.weights.shape[0])
         out = np.empty(
             (len(rows), self.weights.shape[1]), np.result_type(rows.dtype, self.weights.dtype)
         )
@@ -49,15 +54,19 @@ class Readout:
         for start in range(0, len(rows), BLOCK):
             part = slice(start, start + BLOCK)
             out[part] = rows[part] @ self.weights + self.bias
+        if not np.isfinite(out).all():
+            raise ValueError("F must be finite, and so must be its logits")
         return out
 
     def accuracy(self, F: ArrayLike, y: ArrayLike) -> float:
-        """Return the share of samples whose largest logit is that of their label."""
-        return float((self.logits(F).argmax(axis=1) == np.asarray(y)).mean())
+        """Return the share of samples whose largest logit is that of their label, 0..K-1."""
+        logits = self.logits(F)
+        return float((logits.argmax(axis=1) == _labels(y, *logits.shape)).mean())
 
     def loss(self, F: ArrayLike, y: ArrayLike) -> float:
         """Return the mean cross-entropy, without the penalty."""
-        logits, labels = self.logits(F), np.asarray(y)
+        logits = self.logits(F)
+        labels = _labels(y, *logits.shape)
         picked = logits[np.arange(len(labels)), labels]
         return float((special.logsumexp(logits, axis=1) - picked).mean())
 
@@ -94,9 +103,10 @@ def minimise(
     start: Readout | None,
 ) -> Readout:
     penalty, gap = _validate.positive(penalty, "penalty"), _validate.positive(gap, "gap")
-    first = np.zeros((rows.shape[1], k)) if start is None else np.asarray(start.weights, float)
-    if first.shape != (rows.shape[1], k):
-        raise ValueError(f"start must have weights {(rows.shape[1], k)}, got {first.shape}")
+    shape = (rows.shape[1], k)
+    if start is not None and not isinstance(start, Readout):
+        raise TypeError(f"start must be a Readout, got {type(start).__name__}")
+    first = np.zeros(shape) if start is None else started(start.weights, shape)
     found = _softmax.minimise(rows, labels, used, moments, penalty, gap, first)
     return Readout(found.weights, np.zeros(k), penalty, found.objective, found.gap, found.passes)
 
@@ -139,10 +149,40 @@ def onehot(labels: IntArray, k: int) -> FloatArray:
     return np.asarray(np.eye(k)[labels])
 
 
+def started(weights: ArrayLike, shape: tuple[int, int]) -> FloatArray:
+    """Weights to start from, (m, K)."""
+    first = _validate.real_array(weights, "start", 2)
+    if first.shape != shape:
+        raise ValueError(f"start must be {shape}, got {first.shape}")
+    return first
+
+
+def _features(F: ArrayLike, m: int) -> NDArray[np.floating]:
+    rows: NDArray[np.floating] = _validate.as_array(F, "F")
+    if rows.ndim != 2 or rows.shape[1] != m or not len(rows) or rows.dtype.kind not in "fiu":
+        raise ValueError(f"F must be numbers (n, {m}), none empty, got {rows.dtype} {rows.shape}")
+    return rows
+
+
+def _labels(y: ArrayLike, n: int, k: int) -> NDArray[np.integer]:
+    labels = _validate.as_array(y, "y")
+    if labels.shape != (n,) or labels.dtype.kind not in "iu":
+        raise ValueError(f"y must be {n} integers, got {labels.dtype} {labels.shape}")
+    if labels.min() < 0 or labels.max() >= k:
+        raise ValueError(f"y must lie in 0..{k - 1}, got {labels.min()} to {labels.max()}")
+    return labels
+
+
 def checked(F: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating], IntArray, int]:
-    rows, labels = np.asarray(F), np.asarray(y)
-    if rows.ndim != 2 or rows.dtype.kind != "f" or rows.size == 0:
-        raise ValueError(f"F must be floats (n, m), none empty, got {rows.dtype} {rows.shape}")
+    """Features and labels of a training set, and the number of classes."""
+    rows, labels = _validate.as_array(F, "F"), _validate.as_array(y, "y")
+    # Compiled loops know two precisions.
+    single = rows.dtype.kind == "f" and rows.dtype.itemsize in (4, 8)
+    if rows.ndim != 2 or not single or rows.size == 0:
+        raise ValueError(
+            f"F must be floats (n, m), float32 or float64, none empty, got {rows.dtype} "
+            f"{rows.shape}"
+        )
     if not all(np.isfinite(rows[i : i + BLOCK]).all() for i in range(0, len(rows), BLOCK)):
         raise ValueError("F must be finite: look at the counts of the features")
     if labels.shape != (len(rows),) or labels.dtype.kind not in "iu":
@@ -150,4 +190,5 @@ def checked(F: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating], IntArray,
     found = np.unique(labels)
     if found[0] != 0 or found[-1] != len(found) - 1 or len(found) < 2:
         raise ValueError(f"y must hold the labels 0..K-1, at least two, got {found.tolist()[:20]}")
-    return np.ascontiguousarray(rows), labels.astype(np.int64), len(found)
+    own = np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("="))
+    return own, labels.astype(np.int64), len(found)

@@ -14,7 +14,7 @@ def normal(rng: np.random.Generator, rows: int, columns: int, dtype: torch.dtype
     The numbers are those of one call ``rng.standard_normal((rows, columns))``, so a network in
     float32 is the rounded twin of the one in float64; only a block of it exists in float64.
     """
-    out = torch.empty((rows, columns), dtype=dtype)
+    out = torch.empty((rows, columns), dtype=dtype, device="cpu")
     view, size = out.numpy(), max(1, BLOCK // columns)
     for start in range(0, rows, size):
         part = view[start : start + size]

@@ -114,6 +114,9 @@ def broyden(f: Map, y: Array, ops: Ops, monitor: Monitor, max_steps: int, memory
                 left[...] = 0.0
                 right[...] = 0.0
             row = apply(right, left, step_taken)
+            # Divided by its size here, it is multiplied by it in what follows: squares of steps of
+            # any size stay in range.
+            row /= ops.peak(row)
             image = apply(left, right, r - before)
             bottom = ops.matmul(row[:, None, :], (r - before)[:, :, None])[:, 0]
             bottom += bottom == 0.0

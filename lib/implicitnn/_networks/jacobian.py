@@ -17,8 +17,9 @@ BURN_IN, PRODUCTS, TAIL = 10, 40, 10
 class SpectralRadius:
     """Estimates for n samples.
 
-    value : (n,) modulus of the largest eigenvalue found.
-    error : (n,) as the method states it; infinite where ARPACK found none.
+    value : (n,) modulus of the largest eigenvalue found; NaN where there is none.
+    error : (n,) as the method states it; infinite where ARPACK found none, or the slopes are not
+        finite.
     method : which one.
     """
 
@@ -31,12 +32,17 @@ def spectral_radius(
     slope: FloatArray, matrix: FloatArray, method: str, tol: float, rng: np.random.Generator
 ) -> SpectralRadius:
     """Estimate all samples by one method."""
-    if method == "power":
-        value, error = _power(slope, matrix, rng)
-    else:
+    value, error = np.full(len(slope), np.nan), np.full(len(slope), np.inf)
+    # The Jacobian of a sample is zero where its slopes are, and then it has no start for ARPACK.
+    finite, zero = np.isfinite(slope).all(axis=1), ~slope.any(axis=1)
+    value[zero], error[zero] = 0.0, 0.0
+    kept = np.flatnonzero(finite & ~zero)
+    if method == "power" and len(kept):
+        value[kept], error[kept] = _power(slope[kept], matrix, rng)
+    elif len(kept):
         one = _exact if method == "exact" else _arnoldi
-        found = [one(s, matrix, tol, rng) for s in slope]
-        value, error = (np.array(column) for column in zip(*found, strict=True))
+        found = [one(s, matrix, tol, rng) for s in slope[kept]]
+        value[kept], error[kept] = (np.array(column) for column in zip(*found, strict=True))
     return SpectralRadius(value, error, method)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -103,7 +103,9 @@ class Recurrence:
         self.backend.activate(self.activation, self.scale, self.offset, drive, z)
         return z
 
-    def solve(self, drive: Array, A: Array, z0: Array | None, o: Options) -> tuple[Solution, Array]:
+    def solve(
+        self, drive: Array, A: Array, z0: Array | None, o: Options, rtol: float
+    ) -> tuple[Solution, Array]:
         """Return the equilibrium and the preactivation it was computed from."""
         transposed = A.T
         h = self.backend.empty_like(drive)
@@ -119,14 +121,14 @@ class Recurrence:
             step,
             self.start(drive) if z0 is None else z0,
             o.solver,
-            rtol=o.rtol,
+            rtol=rtol,
             atol=o.atol,
             max_steps=o.max_steps,
             inplace=True,
         )
         return found, h
 
-    def adjoint(self, g: Array, slope: Array, A: Array, o: Options) -> Solution:
+    def adjoint(self, g: Array, slope: Array, A: Array, o: Options, rtol: float) -> Solution:
         r"""Solve :math:`\lambda = g + w(\text{slope}\circ\lambda)A`."""
         gated = self.backend.empty_like(g)
 
@@ -139,7 +141,7 @@ class Recurrence:
             out += g
 
         return solvers.solve(
-            step, g, o.solver, rtol=o.rtol, atol=o.atol, max_steps=o.max_steps, inplace=True
+            step, g, o.solver, rtol=rtol, atol=o.atol, max_steps=o.max_steps, inplace=True
         )
 
 
@@ -160,24 +162,26 @@ class Equilibrium(torch.autograd.Function):
         """Solve; keep z*, the slopes and A."""
         backend = recurrence.backend
         start = None if z0 is None else backend.native(z0)
-        given = replace(options, rtol=options.tolerance(drive.dtype))
-        found, h = recurrence.solve(backend.native(drive), backend.native(A), start, given)
+        rtol = options.tolerance(drive.dtype)
+        found, h = recurrence.solve(backend.native(drive), backend.native(A), start, options, rtol)
         log.take("forward", found.report)
         value = backend.tensor(found.value)
         if recording and any(ctx.needs_input_grad[:2]):
             slope = backend.slope(recurrence.activation, recurrence.scale, h)
             ctx.save_for_backward(value, backend.tensor(slope), A)
-            ctx.parts = (recurrence, given, log)
+            ctx.parts = (recurrence, options, rtol, log)
         return value
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Solve the adjoint equation once, for both gradients."""
         refuse_second_derivative()
-        recurrence, options, log = ctx.parts
+        recurrence, options, rtol, log = ctx.parts
         backend = recurrence.backend
         z, slope, A = (backend.native(saved) for saved in ctx.saved_tensors)
-        found = recurrence.adjoint(backend.native(gradients[0].contiguous()), slope, A, options)
+        found = recurrence.adjoint(
+            backend.native(gradients[0].contiguous()), slope, A, options, rtol
+        )
         log.take("backward", found.report)
         delta = found.value
         delta *= slope

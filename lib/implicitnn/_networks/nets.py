@@ -16,6 +16,7 @@ from implicitnn._networks.layer import (
     Log,
     Options,
     Recurrence,
+    default_rtol,
     dense,
     equilibrium,
     product,
@@ -27,7 +28,6 @@ from implicitnn.specs import DEQ, ENN
 
 Tensor = torch.Tensor
 ON_FAILURE = ("warn", "raise", "count")
-RTOL = {torch.float32: 1e-6, torch.float64: 1e-10}
 
 
 class NotConvergedError(RuntimeError):
@@ -58,7 +58,8 @@ class ImplicitNet(torch.nn.Module):
     solver : Picard, Anderson or Broyden
         Picard() by default, near optimal for random weights.
     rtol, atol, max_steps
-        As in `solvers.solve`, for both solves; rtol is 1e-6 in float32 and 1e-10 in float64.
+        As in `solvers.solve`, for both solves; rtol is 1e-6 in float32 and 1e-10 in float64, that
+        of the weights' dtype at the time.
     backend : {"auto", "numpy", "torch"}
         Who multiplies on the CPU; "auto" takes the faster BLAS. Elsewhere torch does.
     on_failure : {"warn", "raise", "count"}
@@ -69,7 +70,7 @@ class ImplicitNet(torch.nn.Module):
     ----------
     A, B, c, a : parameters (m, m), (m, p), (m,) or None, (outputs, m), N(0, 1) at the start.
     log : ``forward`` and ``backward``, reports of the last solves, and ``totals``, counts of
-        samples, of those not converged, and of iterations, since the module was made.
+        solves, of samples, of those not converged, and of iterations, since the module was made.
 
     Raises
     ------
@@ -117,8 +118,8 @@ class ImplicitNet(torch.nn.Module):
         self.width = _validate.integer(width, "width", 1)
         self.backend = _validate.one_of(backend, "backend", BACKENDS)
         self.on_failure = _validate.one_of(on_failure, "on_failure", ON_FAILURE)
-        tolerance = _rtol(dtype) if rtol is None else rtol
-        self.options = Options(solver or Picard(), tolerance, atol, max_steps)
+        default_rtol(dtype)
+        self.options = Options(Picard() if solver is None else solver, rtol, atol, max_steps)
         p, k = _validate.integer(inputs, "inputs", 1), _validate.integer(outputs, "outputs", 1)
         rng, m = _validate.generator(rng), self.width
         self.A = torch.nn.Parameter(normal(rng, m, m, dtype))
@@ -138,11 +139,11 @@ class ImplicitNet(torch.nn.Module):
     def features(self, x: Tensor, z0: Tensor | None = None) -> Tensor:
         """Equilibrium z*, (n, width), for samples in rows; z0 is where the iteration starts.
 
-        Without z0 it starts at the image of zero, which needs no product.
+        Without z0 it starts at the image of zero, which needs no product. No gradient flows to z0.
         """
         drive = self.drive(x)
-        if z0 is not None and z0.shape != drive.shape:
-            raise ValueError(f"z0 must be {tuple(drive.shape)}, got {tuple(z0.shape)}")
+        if z0 is not None:
+            require_state(z0, drive, "z0")
         return equilibrium(drive, self.A, z0, self.recurrence(x), self.options, self.log)
 
     def recurrence(self, x: Tensor) -> Recurrence:
@@ -208,7 +209,7 @@ class ExplicitNet(torch.nn.Module):
         spec = source.enn if isinstance(source, Match) else source
         if not isinstance(spec, ENN):
             raise TypeError(f"source must be an ENN or a Match, got {type(source).__name__}")
-        _rtol(dtype)
+        default_rtol(dtype)
         self.spec = spec
         self.width = _validate.integer(width, "width", 1)
         self.backend = _validate.one_of(backend, "backend", BACKENDS)
@@ -234,6 +235,8 @@ class ExplicitNet(torch.nn.Module):
 
 def slopes(net: ImplicitNet, x: Tensor, z: Tensor) -> Tensor:
     """m^{-1/2} phi'(h) at an equilibrium, as a differentiable expression of A, B and c."""
+    _require_rows(x, net.B)
+    require_state(z, x.new_empty((len(x), net.width)), "z")
     h = math.sqrt(net.spec.sigma_a2) * (z @ net.A.T) + math.sqrt(net.spec.sigma_b2) * (x @ net.B.T)
     if net.c is not None:
         h = h + math.sqrt(net.spec.sigma_c2) * net.c
@@ -244,10 +247,15 @@ def _readout(z: Tensor, a: Tensor, backend: str) -> Tensor:
     return product(z, a, choose(backend, z))
 
 
-def _rtol(dtype: torch.dtype) -> float:
-    if dtype not in RTOL:
-        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
-    return RTOL[dtype]
+def require_state(z: Tensor, like: Tensor, name: str) -> None:
+    """Refuse what is not a tensor of the shape, dtype and device of another one."""
+    if not isinstance(z, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(z).__name__}")
+    if (z.shape, z.dtype, z.device) != (like.shape, like.dtype, like.device):
+        raise ValueError(
+            f"{name} must be {tuple(like.shape)}, {like.dtype} on {like.device}, "
+            f"got {tuple(z.shape)}, {z.dtype} on {z.device}"
+        )
 
 
 def _require_rows(x: Tensor, weights: Tensor) -> None:

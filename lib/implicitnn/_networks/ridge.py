@@ -51,16 +51,43 @@ def moments(F: NDArray[np.floating], targets: FloatArray, rows: IntArray) -> Mom
         # part.T is in Fortran order already: the sum is taken in place, half of it.
         linalg.blas.dsyrk(1.0, part.T, 1.0, gram, lower=True, overwrite_c=True)
         cross += part.T @ targets[chosen]
+    _require_room(gram)
     own = targets[rows]
     return Moments(gram, cross, float(np.vdot(own, own)), len(rows))
 
 
 def from_moments(m: Moments, penalty: float) -> FloatArray:
     """(F^T F + n lambda)^{-1} F^T T."""
-    factor = linalg.cho_factor(
-        m.shifted(1.0, m.n * penalty), lower=True, overwrite_a=True, check_finite=False
-    )
+    factor = cholesky(m.shifted(1.0, m.n * penalty), penalty)
     return np.asarray(linalg.cho_solve(factor, m.cross, check_finite=False))
+
+
+def cholesky(matrix: FloatArray, penalty: float) -> tuple[FloatArray, bool]:
+    """Cholesky factor of a lower triangle, which is overwritten.
+
+    Raises
+    ------
+    ValueError : rounding has made the matrix indefinite.
+    """
+    try:
+        found: tuple[FloatArray, bool] = linalg.cho_factor(
+            matrix, lower=True, overwrite_a=True, check_finite=False
+        )
+    except linalg.LinAlgError as problem:
+        raise _too_small(penalty) from problem
+    return found
+
+
+def _too_small(penalty: float) -> ValueError:
+    return ValueError(
+        f"penalty must exceed the rounding of the squares of F, which do not determine the "
+        f"weights; got {penalty}"
+    )
+
+
+def _require_room(gram: FloatArray) -> None:
+    if not np.isfinite(gram.diagonal()).all():
+        raise ValueError("F must be smaller: its squares overflow")
 
 
 def judged(m: Moments, penalty: float, W: FloatArray) -> tuple[float, float]:
@@ -79,9 +106,11 @@ def dual(F: NDArray[np.floating], targets: FloatArray, penalties: list[float]) -
     """F^T (F F^T + n lambda)^{-1} T for each penalty: for fewer samples than features."""
     rows = np.asarray(F, dtype=np.float64)
     outer = rows @ rows.T
+    _require_room(outer)
     found = []
     for penalty in penalties:
-        matrix = outer.copy()
-        matrix.flat[:: len(matrix) + 1] += len(rows) * penalty
-        found.append(rows.T @ linalg.solve(matrix, targets, assume_a="pos", overwrite_a=True))
+        matrix = outer.copy(order="F")
+        matrix.reshape(-1, order="A")[:: len(matrix) + 1] += len(rows) * penalty
+        factor = cholesky(matrix, penalty)
+        found.append(rows.T @ linalg.cho_solve(factor, targets, check_finite=False))
     return found

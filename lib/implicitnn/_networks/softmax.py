@@ -5,9 +5,9 @@ r"""Penalised softmax regression as a smooth convex problem: Newton steps by con
 
 The Hessian at probabilities p lies near :math:`h F^TF/n + \lambda` with h the mean of p(1-p): its
 Cholesky factor preconditions the conjugate gradients. Values, gradients and with them the
-certificate are in float64, whatever the precision of the features; Hessian products are in the
-precision of the features, since an inexact Newton step is corrected by the next gradient. Weights
-are held as (K, m).
+certificate are in float64, whatever the precision of the features; the products with F of a Hessian
+are in the precision of the features, since an inexact Newton step is corrected by the next
+gradient. Weights are held as (K, m).
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from implicitnn._networks import thin as _thin
-from implicitnn._networks.ridge import Moments
+from implicitnn._networks.ridge import Moments, cholesky
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Solve = Callable[[FloatArray], FloatArray]
 STEPS, PRODUCTS, HALVINGS = 100, 500, 40
+# Steps in a row that lower neither L nor its gradient, after which rounding is blamed.
+LOST = 3
 # Rows whose Hessian products are summed in the features' precision.
 CHUNK = 4096
 EPS = float(np.finfo(np.float64).eps)
@@ -53,7 +55,8 @@ class _Problem:
     passes: int = 0
 
     def __post_init__(self) -> None:
-        self._p = np.empty((self.classes, len(self.rows)), self.F.dtype)
+        # In float64 whatever the features: p(1 - p) is lost where p is rounded to one.
+        self._p = np.empty((self.classes, len(self.rows)))
 
     def at(self, W: FloatArray) -> tuple[float, FloatArray]:
         """L and its gradient."""
@@ -96,25 +99,34 @@ def minimise(
     W = np.ascontiguousarray(W0.T)
     value, gradient = problem.at(W)
     matrix = moments.shifted(problem.spread() / moments.n, penalty)
-    factor = linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+    factor = cholesky(matrix, penalty)
 
     def solve(R: FloatArray) -> FloatArray:
         return np.asarray(linalg.cho_solve(factor, R.T, check_finite=False).T)
 
-    first = float(np.linalg.norm(gradient))
+    first, floor = float(np.linalg.norm(gradient)), float(np.finfo(F.dtype).eps) ** 0.5
+    best, lost = Minimum(W, value, _bound(gradient, penalty), 0), 0
     for _ in range(STEPS):
-        bound = float(np.vdot(gradient, gradient)) / (2.0 * penalty)
-        if bound <= gap:
+        if best.gap <= gap or lost == LOST:
             break
-        # Tighter as the minimum nears, but no tighter than the certificate asks for.
-        share = min(0.25, (float(np.linalg.norm(gradient)) / first) ** 0.5)
+        # Tighter as the minimum nears, but no tighter than the certificate asks for, nor than
+        # products in this precision can tell: beyond it conjugate gradients wander off.
+        share = max(floor, min(0.25, (float(np.linalg.norm(gradient)) / first) ** 0.5))
         step = _newton(problem.product, solve, gradient, share, 0.5 * (penalty * gap) ** 0.5)
         found = _search(problem, W, step, value, float(np.vdot(gradient, step)))
         if found is None:
             break
         W, value, gradient = found
-    bound = float(np.vdot(gradient, gradient)) / (2.0 * penalty)
-    return Minimum(np.ascontiguousarray(W.T), value, bound, problem.passes)
+        bound = _bound(gradient, penalty)
+        lower = value < best.objective - 10.0 * EPS * abs(value)
+        lost = 0 if lower or bound < best.gap else lost + 1
+        if lower or bound < best.gap:
+            best = Minimum(W, value, bound, 0)
+    return Minimum(np.ascontiguousarray(best.weights.T), best.objective, best.gap, problem.passes)
+
+
+def _bound(gradient: FloatArray, penalty: float) -> float:
+    return float(np.vdot(gradient, gradient)) / (2.0 * penalty)
 
 
 def _newton(
@@ -131,7 +143,10 @@ def _newton(
     goal = share**2 * rho
     for _ in range(PRODUCTS):
         HP = product(P)
-        length = rho / float(np.vdot(P, HP))
+        curvature = float(np.vdot(P, HP))
+        if not curvature > 0.0:  # rounding: the Hessian is positive
+            break
+        length = rho / curvature
         D += length * P
         R -= length * HP
         if float(np.linalg.norm(R)) <= enough:

@@ -162,14 +162,15 @@ def gradient(F: Array, labels: Array, rows: Array, W: Array, P: Array, out: Arra
 def curvature(F: Array, rows: Array, P: Array, first: int, last: int, D: Array, out: Array) -> None:
     """Add the Hessian of the cross-entropies of rows[first:last], times D, to ``out``.
 
-    P (K, len(rows)) holds the probabilities.
+    P (K, len(rows)) holds the probabilities. Where one class is all but certain the differences of
+    the logits nearly cancel: they are taken in the precision of P.
     """
     for start in range(first, last, BLOCK):
         part = rows[start : min(start + BLOCK, last)]
         change = np.empty((D.shape[0], part.shape[0]), D.dtype)
         scores(F, part, D, change)
         for i in range(part.shape[0]):
-            mean = D.dtype.type(0)
+            mean = P.dtype.type(0)
             for k in range(D.shape[0]):
                 mean += P[k, start + i] * change[k, i]
             for k in range(D.shape[0]):

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicitnn import _validate
 from implicitnn._networks.classifier import checked
+from implicitnn._networks.descent import Recipe, require_recipe
 from implicitnn._networks.nets import ExplicitNet, ImplicitNet
-from implicitnn.readout import Recipe
 
 Net = ImplicitNet | ExplicitNet
 
@@ -26,7 +26,8 @@ class History:
     losses, accuracies : mean over each epoch, taken as the weights change.
     not_converged : samples, summed over the batches, whose equilibrium or adjoint failed.
     iterations : mean number of iterations of a forward solve, by epoch; empty for explicit nets.
-    finite : whether the loss stayed finite; training stops where it does not.
+        Both count the solves of the penalty, and none of ``after_epoch``.
+    finite : whether loss and weights stayed finite; training stops where the loss does not.
     """
 
     losses: tuple[float, ...]
@@ -76,8 +77,10 @@ def train(
 
     Raises
     ------
+    TypeError
+        net is no network of this module, or recipe no Recipe.
     ValueError
-        Shapes or labels do not fit, or fewer samples than a batch.
+        Shapes or labels do not fit, fewer samples than a batch, or no weight to train.
 
     Examples
     --------
@@ -89,33 +92,40 @@ def train(
     >>> history.losses[-1] < history.losses[0], history.not_converged
     (True, 0)
     """
-    recipe, generator = recipe or Recipe(), _validate.generator(rng)
-    rows, labels, k = checked(np.asarray(X, dtype=np.float64), y)
+    if not isinstance(net, ImplicitNet | ExplicitNet):
+        raise TypeError(f"net must be an ImplicitNet or an ExplicitNet, got {type(net).__name__}")
+    weights = [p for p in net.parameters() if p.requires_grad]
+    if not weights:
+        raise ValueError("net has no weights to train: none requires a gradient")
+    recipe, generator = require_recipe(recipe), _validate.generator(rng)
+    rows, labels, k = checked(_validate.real_array(X, "X", 2), y)
     if net.a.shape[0] != k:
         raise ValueError(f"the network has {net.a.shape[0]} outputs, the labels {k} classes")
     if recipe.batch > len(rows):
         raise ValueError(f"batch must not exceed the {len(rows)} samples, got {recipe.batch}")
-    x = torch.from_numpy(rows).to(net.a.device, net.a.dtype)
+    # A copy: the caller's array may be read-only, which a tensor must not be.
+    x = torch.tensor(rows, device=net.a.device, dtype=net.a.dtype)
     targets = torch.from_numpy(labels).to(net.a.device)
-    optimiser = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=recipe.lr)
-    before, failed = _totals(net)
+    optimiser = torch.optim.SGD(weights, lr=recipe.lr)
+    missed = 0
     losses, accuracies, iterations = [], [], []
     finite = True
     for epoch in range(1, recipe.epochs + 1):
         order = generator.permutation(len(rows))
+        before = _totals(net)
         loss, accuracy = _epoch(net, x, targets, order, recipe.batch, optimiser, penalty)
         losses.append(loss)
         accuracies.append(accuracy)
-        after = _totals(net)[0]
+        solves, steps, failed = (b - a for a, b in zip(before, _totals(net), strict=True))
+        missed += failed
         if isinstance(net, ImplicitNet):
-            iterations.append((after - before) / (len(rows) // recipe.batch))
-        before = after
+            iterations.append(steps / solves)
         finite = bool(np.isfinite(loss))
         if not finite:
             break
         if after_epoch is not None:
             after_epoch(epoch)
-    missed = _totals(net)[1] - failed
+    finite = finite and all(bool(torch.isfinite(p).all()) for p in net.parameters())
     return History(tuple(losses), tuple(accuracies), missed, tuple(iterations), finite)
 
 
@@ -145,10 +155,10 @@ def _epoch(
     return total / count, right / count
 
 
-def _totals(net: Net) -> tuple[int, int]:
-    """Forward iterations and failed samples so far."""
+def _totals(net: Net) -> tuple[int, int, int]:
+    """Forward solves, their iterations, and failed samples so far."""
     if not isinstance(net, ImplicitNet):
-        return 0, 0
+        return 0, 0, 0
     totals = net.log.totals
     failed = totals.get("forward_not_converged", 0) + totals.get("backward_not_converged", 0)
-    return totals.get("forward_iterations", 0), failed
+    return totals.get("forward_solves", 0), totals.get("forward_iterations", 0), failed

@@ -70,7 +70,10 @@ def task(data: str, source: str, n: int, n_test: int) -> Task:
     X -= mean
     X_test -= mean
     scale = np.sqrt((X**2).sum(axis=1).mean())
-    return Task(X / scale, y, X_test / scale, y_test)
+    found = Task(X / scale, y, X_test / scale, y_test)
+    for array in (found.X, found.y, found.X_test, found.y_test):
+        array.setflags(write=False)  # kept between calls
+    return found
 
 
 def _load(data: str, split: str, n: int, tier: str) -> tuple[FloatArray, NDArray[np.int64]]:

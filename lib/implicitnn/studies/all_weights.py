@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 
 from implicitnn import networks, readout
 from implicitnn._validate import FloatArray, integer, real
@@ -32,12 +33,16 @@ Net = networks.ImplicitNet | networks.ExplicitNet
 PROBE, BATCH = 500, 32
 # Name of the readout among the parameters of a network.
 READOUT = "a"
+# What only weights that stayed finite have.
+MEASURED = ("all", "all_train", "kernel_drift", "weight_drift")
 PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 WIDTHS = (32, 128, 512, 1024)
 
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     """Return test and training accuracies in percent, drifts, and counts of failed solves.
+
+    Where training diverges, ``finite`` is False and what rests on the trained weights is None.
 
     ``all``, ``readout``, ``exact``: test accuracy of the three; ``gain``: all minus readout, and
     ``gain_over_exact``: all minus exact. ``kernel_drift``, ``weight_drift``: relative Frobenius
@@ -72,6 +77,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     order = [seed, width, 100]
     result = _untrained(net, images, seed, order, recipe)
     result |= _trained(net, images, order, recipe)
+    if not result["finite"]:
+        return result | {"gain": None, "gain_over_exact": None}
     scores = {name: real(result[name], name) for name in ("all", "readout", "exact")}
     gains = {
         "gain": scores["all"] - scores["readout"],
@@ -108,24 +115,31 @@ def _trained(net: Net, images: Task, order: list[int], recipe: Recipe) -> dict[s
     start = _kernel(net, images.X_test[:PROBE])
     rng = np.random.default_rng(order)
     history = networks.train(net, images.X, images.y, rng, recipe)
-    result: dict[str, object] = {
-        "all": _accuracy(net, images.X_test, images.y_test),
-        "all_train": _accuracy(net, images.X, images.y),
-    }
-    drift = np.linalg.norm(_kernel(net, images.X_test[:PROBE]) - start)
-    hidden = [(w.detach(), before[name]) for name, w in net.named_parameters() if name != READOUT]
-    moved = sum(float((w - b).double().square().sum()) for w, b in hidden)
-    size = sum(float(b.double().square().sum()) for _, b in hidden)
-    result |= {
-        "finite": history.finite,
-        "kernel_drift": float(drift / np.linalg.norm(start)),
-        "weight_drift": (moved / size) ** 0.5,
-        "not_converged": history.not_converged,
-    }
+    result: dict[str, object] = dict.fromkeys(MEASURED)
+    if history.finite:
+        result |= {
+            "all": _accuracy(net, images.X_test, images.y_test),
+            "all_train": _accuracy(net, images.X, images.y),
+            "kernel_drift": _kernel_drift(net, images, start),
+            "weight_drift": _weight_drift(net, before),
+        }
+    result |= {"finite": history.finite, "not_converged": history.not_converged}
     if history.iterations:
         result["iterations_first"] = history.iterations[0]
         result["iterations_last"] = history.iterations[-1]
     return result
+
+
+def _kernel_drift(net: Net, images: Task, start: FloatArray) -> float:
+    drift = np.linalg.norm(_kernel(net, images.X_test[:PROBE]) - start)
+    return float(drift / np.linalg.norm(start))
+
+
+def _weight_drift(net: Net, before: Mapping[str, torch.Tensor]) -> float:
+    hidden = [(w.detach(), before[name]) for name, w in net.named_parameters() if name != READOUT]
+    moved = sum(float((w - b).double().square().sum()) for w, b in hidden)
+    size = sum(float(b.double().square().sum()) for _, b in hidden)
+    return float((moved / size) ** 0.5)
 
 
 def _kernel(net: Net, X: FloatArray) -> FloatArray:
