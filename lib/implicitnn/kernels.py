@@ -58,8 +58,8 @@ def ntk(
     Examples
     --------
     >>> from implicitnn.activations import linear
-    >>> ntk(DEQ(linear, 0.5), np.eye(2), params="all").round(6).tolist()
-    [[3.0, 0.0], [0.0, 3.0]]
+    >>> ntk(DEQ(linear, 0.5), [[1.0, 0.0], [0.6, 0.8]], params="all").round(6).tolist()
+    [[3.0, 1.8], [1.8, 3.0]]
     """
     return ck_and_ntk(spec, X, Y, params, tol=tol).ntk
 
@@ -115,9 +115,9 @@ def ck_and_ntk(
     Examples
     --------
     >>> from implicitnn.activations import linear
-    >>> both = ck_and_ntk(DEQ(linear, 0.5), np.eye(2))
+    >>> both = ck_and_ntk(DEQ(linear, 0.5), [[1.0, 0.0], [0.6, 0.8]])
     >>> both.ck.round(6).tolist(), both.ntk.round(6).tolist()
-    ([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 2.0]])
+    ([[1.0, 0.6], [0.6, 1.0]], [[2.0, 1.2], [1.2, 2.0]])
     """
     if not isinstance(spec, DEQ | ENN):
         raise TypeError(f"spec must be a DEQ or an ENN, got {spec!r}")
