@@ -10,14 +10,13 @@ is a ratio of 1.5.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.run import interleaved, machine
+from benchmarks.run import interleaved, machine, write
 from implicitnn import infinite_depth as deep
 from implicitnn._infinite_depth.gradients import solve_both
 from implicitnn._infinite_depth.solve import Workspace
@@ -96,8 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
             flush=True,
         )
     facts["load_after"] = os.getloadavg()[0]
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"machine": facts, "rows": rows}, indent=1) + "\n")
+    write(options.output, {"machine": facts, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
-import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.run import interleaved, machine
+from benchmarks.run import interleaved, machine, write
 from implicitnn import networks
 from implicitnn._networks.backend import faster
 from implicitnn.activations import relu
@@ -231,10 +229,7 @@ def main(arguments: list[str] | None = None) -> None:
     facts["load_at_the_end"] = os.getloadavg()[0]
     if not has_torchdeq():
         print(ABSENT, flush=True)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"machine": facts, "rows": rows}, indent=1)
-    options.output.write_text(text + "\n", encoding="utf-8")
-    print(f"written to {options.output}", file=sys.stderr)
+    write(options.output, {"machine": facts, "rows": rows})
 
 
 if __name__ == "__main__":

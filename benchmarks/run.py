@@ -16,6 +16,7 @@ import sys
 import time
 import venv
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +116,15 @@ def measure(n: int, data: str, entries: int, rounds: int) -> list[dict[str, Any]
     for activation in cases.ACTIVATIONS:
         for sigma_a2 in cases.SIGMA_A2:
             spec = cases.network(activation, sigma_a2, X)
-            cold = timed(lambda spec=spec: contenders.library(spec, X))
+            library = partial(contenders.library, spec, X)
+            cold = timed(library)
             work: dict[str, Callable[[], Any]] = {
                 "floor": lambda: contenders.floor(X, out),
-                "implicitnn": lambda spec=spec: contenders.library(spec, X),
+                "implicitnn": library,
             }
             if activation is relu and n <= 1000:
-                work["numpy Picard"] = lambda spec=spec: contenders.picard(spec, X)
-                work["numba Newton"] = lambda spec=spec: contenders.newton(spec, X)
+                work["numpy Picard"] = partial(contenders.picard, spec, X)
+                work["numba Newton"] = partial(contenders.newton, spec, X)
                 work["numba Newton"]()
             times = interleaved(work, rounds)
             error = worst_error(spec, X, entries)
@@ -156,6 +158,13 @@ def _line(row: dict[str, Any]) -> str:
     if "error_ck" in row:
         text += f"  error {row['error_ck']:.0e} {row['error_ntk']:.0e}"
     return text
+
+
+def write(output: Path, found: dict[str, Any]) -> None:
+    """Write the results of a benchmark, and say where."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {output}", file=sys.stderr)
 
 
 def peer_python() -> Path:
@@ -197,12 +206,9 @@ def main(arguments: list[str] | None = None) -> None:
     peaks = {a.name: memory.peak(a.name, largest, "all") for a in cases.ACTIVATIONS}
     for name, outputs in peaks.items():
         print(f"{largest:5d} {name:20s} peak memory {outputs:.2f} n x n results", flush=True)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
     facts["load_after"] = os.getloadavg()[0]
-    found = {"machine": facts, "rows": rows, "memory": {"n": largest, "peak_over_n2": peaks}}
-    text = json.dumps(found, indent=1)
-    options.output.write_text(text + "\n", encoding="utf-8")
-    print(f"written to {options.output}", file=sys.stderr)
+    memory_rows = {"n": largest, "peak_over_n2": peaks}
+    write(options.output, {"machine": facts, "rows": rows, "memory": memory_rows})
 
 
 if __name__ == "__main__":

@@ -4,9 +4,8 @@ import argparse
 import functools
 import http.server
 import sys
-from pathlib import Path
 
-HTML = Path(__file__).resolve().parent.parent / "_build" / "html"
+from build_book import HTML
 
 
 def main(arguments: list[str] | None = None) -> int:

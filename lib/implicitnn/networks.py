@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicitnn import _validate
 from implicitnn._networks import jacobian as _jacobian
+from implicitnn._networks.arrays import numbers
 from implicitnn._networks.backend import BACKENDS, choose
 from implicitnn._networks.jacobian import SpectralRadius
 from implicitnn._networks.layer import root
@@ -147,7 +148,7 @@ def features(
     given = isinstance(spec, ImplicitNet | ExplicitNet)
     if given == (width is not None):
         raise ValueError("width must be given for a spec, and only for a spec")
-    rows = _rows(X, "X")
+    rows = numbers(X, "X")
     if isinstance(spec, ImplicitNet | ExplicitNet):
         net: Net = spec
     else:
@@ -203,7 +204,7 @@ def spectral_radius(
     _validate.one_of(method, "method", _jacobian.METHODS)
     tol, generator = _validate.positive(tol, "tol"), _validate.generator(rng)
     with torch.no_grad():
-        slope = _slopes_now(net, _tensor(_rows(x, "x"), net.A))
+        slope = _slopes_now(net, _tensor(numbers(x, "x"), net.A))
     matrix = math.sqrt(net.spec.sigma_a2) * net.A.detach().cpu().double().numpy()
     return _jacobian.spectral_radius(slope, matrix, method, tol, generator)
 
@@ -265,15 +266,6 @@ def _slopes_now(net: ImplicitNet, x: Tensor) -> NDArray[np.float64]:
     # A slope can be finite where the preactivation is not.
     lost = ~torch.isfinite(backend.tensor(h)).all(dim=1).cpu()
     return np.asarray(slope.masked_fill(lost[:, None], torch.nan).numpy())
-
-
-def _rows(X: ArrayLike, name: str) -> NDArray[np.generic]:
-    rows = _validate.as_array(X, name)
-    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "fiu":
-        raise ValueError(
-            f"{name} must be numbers (n, p), none empty, got {rows.dtype} {rows.shape}"
-        )
-    return rows
 
 
 def _tensor(rows: NDArray[np.generic], like: Tensor) -> Tensor:

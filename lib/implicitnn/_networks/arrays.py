@@ -10,7 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from implicitnn import _validate
 
 FloatArray = NDArray[np.float64]
 TINY = float(np.finfo(np.float64).tiny)
@@ -69,20 +71,18 @@ class NumpyOps:
 
     def rms(self, a: Array) -> FloatArray:
         mean: FloatArray = np.vecdot(a, a).astype(np.float64) / a.shape[1]
-        doubtful = _doubtful(mean, np.finfo(a.dtype))
-        if doubtful.any():
-            mean[doubtful] = _scaled(np.asarray(a[doubtful], dtype=np.float64))
-        np.sqrt(mean, out=mean, where=~doubtful)
-        return mean
+        return _roots(mean, np.finfo(a.dtype), lambda rows: np.asarray(a[rows], np.float64))
 
     def plain(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def call(self, f: Callable[..., object], y: Array, out: Array) -> None:
         value = f(y.copy())
-        if not isinstance(value, np.ndarray) or value.shape != out.shape:
-            raise _unlike(value, out)
-        if not np.can_cast(value.dtype, out.dtype, "same_kind"):
+        if (
+            not isinstance(value, np.ndarray)
+            or value.shape != out.shape
+            or not np.can_cast(value.dtype, out.dtype, "same_kind")
+        ):
             raise _unlike(value, out)
         out[...] = value
 
@@ -127,13 +127,12 @@ class TorchOps:
     def rms(self, a: Array) -> FloatArray:
         import torch
 
+        def taken(rows: NDArray[np.bool_]) -> FloatArray:
+            chosen = a[torch.from_numpy(rows).to(a.device)]
+            return np.asarray(chosen.double().cpu().numpy())
+
         mean = np.asarray(a.square().mean(dim=1).double().cpu().numpy())
-        doubtful = _doubtful(mean, torch.finfo(a.dtype))
-        if doubtful.any():
-            rows = torch.from_numpy(doubtful).to(a.device)
-            mean[doubtful] = _scaled(a[rows].double().cpu().numpy())
-        np.sqrt(mean, out=mean, where=~doubtful)
-        return mean
+        return _roots(mean, torch.finfo(a.dtype), taken)
 
     def plain(self) -> AbstractContextManager[object]:
         import torch
@@ -145,9 +144,11 @@ class TorchOps:
         import torch
 
         value = f(y.clone())
-        if not isinstance(value, torch.Tensor) or value.shape != out.shape:
-            raise _unlike(value, out)
-        if not torch.can_cast(value.dtype, out.dtype):
+        if (
+            not isinstance(value, torch.Tensor)
+            or value.shape != out.shape
+            or not torch.can_cast(value.dtype, out.dtype)
+        ):
             raise _unlike(value, out)
         out[...] = value
 
@@ -180,18 +181,27 @@ class TorchOps:
         return a.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _doubtful(mean: FloatArray, info: Any) -> NDArray[np.bool_]:
-    """Mean squares that may hold an underflow, or are no finite number of the type."""
+def _roots(
+    mean: FloatArray, info: Any, taken: Callable[[NDArray[np.bool_]], FloatArray]
+) -> FloatArray:
+    """Roots of mean squares, in place.
+
+    A mean that may hold an underflow, or is no finite number of the type, is taken anew from the
+    rows, which ``taken`` returns in float64.
+    """
     inside = (mean > float(info.tiny) / float(info.eps)) & (mean < float(info.max))
-    return ~inside
+    if not inside.all():
+        mean[~inside] = _scaled(taken(~inside))
+    return np.sqrt(mean, out=mean, where=inside)
 
 
 def _scaled(rows: FloatArray) -> FloatArray:
     """Root mean square of each row, scaled by its largest entry."""
     top = np.abs(rows).max(axis=1)
     safe = np.where((top > 0.0) & np.isfinite(top), top, 1.0)
-    scaled = np.sqrt(np.vecdot(*(2 * (rows / safe[:, None],))) / rows.shape[1])
-    return np.asarray(np.where(np.isfinite(top), safe * scaled * (top > 0.0), top))
+    unit = rows / safe[:, None]
+    found = safe * np.sqrt(np.vecdot(unit, unit) / rows.shape[1])
+    return np.asarray(np.where(np.isfinite(top), found, top))
 
 
 def _unlike(value: object, out: Array) -> TypeError:
@@ -200,6 +210,18 @@ def _unlike(value: object, out: Array) -> TypeError:
         f"f must return a {type(out).__name__} of shape {tuple(out.shape)} that casts to "
         f"{out.dtype}, got {type(value).__name__}, {shape} {dtype}"
     )
+
+
+def numbers(value: ArrayLike, name: str, columns: int | None = None) -> NDArray[Any]:
+    """Return samples in rows, of any real dtype; ``columns`` is how many entries each must have."""
+    rows = _validate.as_array(value, name)
+    fits = rows.ndim == 2 and columns in (None, rows.shape[1])
+    if not fits or rows.size == 0 or rows.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{name} must be numbers (n, {columns or 'p'}), none empty, got {rows.dtype} "
+            f"{rows.shape}"
+        )
+    return rows
 
 
 def is_tensor(value: object) -> bool:

@@ -12,6 +12,7 @@ from scipy import special
 from implicitnn import _validate
 from implicitnn._networks import ridge as _ridge
 from implicitnn._networks import softmax as _softmax
+from implicitnn._networks.arrays import numbers
 from implicitnn._networks.ridge import BLOCK, FloatArray, Moments
 
 IntArray = NDArray[np.int64]
@@ -46,7 +47,7 @@ class Readout:
         ------
         ValueError : F is not (n, m), is empty, or its logits are not finite.
         """
-        rows = _features(F, self.weights.shape[0])
+        rows = numbers(F, "F", self.weights.shape[0])
         out = np.empty(
             (len(rows), self.weights.shape[1]), np.result_type(rows.dtype, self.weights.dtype)
         )
@@ -155,13 +156,6 @@ def started(weights: ArrayLike, shape: tuple[int, int]) -> FloatArray:
     if first.shape != shape:
         raise ValueError(f"start must be {shape}, got {first.shape}")
     return first
-
-
-def _features(F: ArrayLike, m: int) -> NDArray[np.floating]:
-    rows: NDArray[np.floating] = _validate.as_array(F, "F")
-    if rows.ndim != 2 or rows.shape[1] != m or not len(rows) or rows.dtype.kind not in "fiu":
-        raise ValueError(f"F must be numbers (n, {m}), none empty, got {rows.dtype} {rows.shape}")
-    return rows
 
 
 def _labels(y: ArrayLike, n: int, k: int) -> NDArray[np.integer]:

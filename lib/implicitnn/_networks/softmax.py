@@ -105,9 +105,9 @@ def minimise(
         return np.asarray(linalg.cho_solve(factor, R.T, check_finite=False).T)
 
     first, floor = float(np.linalg.norm(gradient)), float(np.finfo(F.dtype).eps) ** 0.5
-    best, lost = Minimum(W, value, _bound(gradient, penalty), 0), 0
+    best, lost = (W, value, _bound(gradient, penalty)), 0
     for _ in range(STEPS):
-        if best.gap <= gap or lost == LOST:
+        if best[2] <= gap or lost == LOST:
             break
         # Tighter as the minimum nears, but no tighter than the certificate asks for, nor than
         # products in this precision can tell: beyond it conjugate gradients wander off.
@@ -118,11 +118,12 @@ def minimise(
             break
         W, value, gradient = found
         bound = _bound(gradient, penalty)
-        lower = value < best.objective - 10.0 * EPS * abs(value)
-        lost = 0 if lower or bound < best.gap else lost + 1
-        if lower or bound < best.gap:
-            best = Minimum(W, value, bound, 0)
-    return Minimum(np.ascontiguousarray(best.weights.T), best.objective, best.gap, problem.passes)
+        if value < best[1] - 10.0 * EPS * abs(value) or bound < best[2]:
+            best, lost = (W, value, bound), 0
+        else:
+            lost += 1
+    W, value, bound = best
+    return Minimum(np.ascontiguousarray(W.T), value, bound, problem.passes)
 
 
 def _bound(gradient: FloatArray, penalty: float) -> float:
