@@ -130,6 +130,21 @@ def test_a_study_gives_its_rows_and_the_stored_ones(page, shown, tmp_path):
     assert Page("paper_page", "paper").study("toy").now.equals(page.study("toy").paper)
 
 
+def test_part_of_a_grid_is_counted_and_not_shown(page, shown, tmp_path):
+    sweeps.run_study(STUDY, "paper", workers=1, progress=False)
+    path = sweeps.study_path(STUDY, "paper")
+    path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
+    assert page.study("toy").paper.empty
+    assert page.stored("toy").empty
+    page.provenance()
+    assert "toy (3 of 4 cells stored)" in shown[0][0]["text/html"]
+    sweeps.run_study(STUDY, "paper", workers=1, progress=False)
+    whole = Page("whole", "quick", 0)
+    assert len(whole.stored("toy")) == 4
+    whole.provenance()
+    assert "cells stored" not in shown[1][0]["text/html"]
+
+
 def test_verdicts_say_statistic_rule_rows_and_verdict(page, shown, tmp_path):
     sweeps.run_study(STUDY, "paper", workers=1, progress=False)
     page.verdicts("Z1")

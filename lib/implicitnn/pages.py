@@ -81,6 +81,8 @@ class Page:
         self._seeds: dict[str, list[int]] = {}
         self._used: set[int] = {self.seed}
         self._seconds: dict[str, float] = {}
+        # Studies whose stored grid is not whole: cells stored, and cells of the grid.
+        self._incomplete: dict[str, tuple[int, int]] = {}
         self._data: dict[str, str] = {}
         self._figure_cells: set[int] = set()
         # A claim is judged once: badge, verdicts and ledger of one page show the same verdict.
@@ -98,22 +100,38 @@ class Page:
     def study(self, name: str) -> StudyRows:
         """Run a study at the page's tier and return its rows, with the stored ones of tier paper.
 
-        Rows that this build already holds are not computed again. The stored rows are those of the
-        study's grid, fresh or stale; their table is empty when the study was never run.
+        Rows that this build already holds are not computed again. The stored rows are those of
+        :meth:`stored`.
         """
         study = STUDIES[name]
         path = None if self.tier == "paper" else self._build / "quick" / f"{name}.jsonl"
         rows = sweeps.run_study(
             study, self.tier, workers=1, progress=False, seed=self.seed, path=path
         )
-        stored = sweeps.study_rows(study) if "paper" in study.grids else []
+        stored = self.stored(name)
         self._seeds = {
-            "paper": sorted({row.seed for row in stored}),
+            "paper": [int(s) for s in sorted(stored["seed"].unique())] if len(stored) else [],
             self.tier: sorted({row.seed for row in rows}),
         }
         self._used |= set(self._seeds[self.tier])
         self._seconds[name] = sum(row.seconds for row in rows)
-        return StudyRows(sweeps.frame(rows), sweeps.frame(stored))
+        return StudyRows(sweeps.frame(rows), stored)
+
+    def stored(self, name: str) -> pd.DataFrame:
+        """Return the stored rows of tier paper of a study's grid, fresh or stale.
+
+        The table is empty while a cell of the grid is missing: part of a grid would show some
+        settings with fewer seeds than the caption says. The provenance of the page then counts
+        the cells that are there.
+        """
+        study = STUDIES[name]
+        if "paper" not in study.grids:
+            return sweeps.frame([])
+        rows, total = sweeps.study_rows(study), len(study.cells("paper"))
+        if len(rows) == total:
+            return sweeps.frame(rows)
+        self._incomplete[name] = (len(rows), total)
+        return sweeps.frame([])
 
     def figure(
         self,
@@ -222,10 +240,13 @@ class Page:
         versions = ", ".join(f"{k} {v}" for k, v in _provenance.versions().items())
         place = _provenance.machine()
         studies = ", ".join(f"{k} ({v:.1f} s)" for k, v in self._seconds.items())
+        counts = self._incomplete.items()
+        waiting = ", ".join(f"{k} ({a} of {b} cells stored)" for k, (a, b) in counts)
         items = [
             ("Tier", self.tier),
             ("Seeds", _spans(sorted(self._used))),
             ("Studies run for this page", studies or "none"),
+            *([("Tier paper, not shown until complete", waiting)] if waiting else []),
             ("Time of this page", f"{time.monotonic() - self._start:.1f} s"),
             ("Machine", f"{place['cpu']}, {place['cores']} cores, {place['system']}"),
             ("Versions", versions),
