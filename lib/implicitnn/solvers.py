@@ -140,7 +140,7 @@ class Broyden:
 Solver: TypeAlias = Picard | Anderson | Broyden
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """How a solve went, sample by sample.
 
@@ -190,6 +190,11 @@ class Report:
         pairs = ((status, int((self.codes == code).sum())) for code, status in _BY_CODE.items())
         return {status: count for status, count in pairs if count}
 
+    def __repr__(self) -> str:
+        """Kind, size and outcome; the arrays have one entry for each sample."""
+        outcome = ", ".join(f"{count} {status}" for status, count in self.counts.items())
+        return f"{type(self).__name__}({self.iterations} iterations: {outcome})"
+
     def explain(self) -> str:
         """Return in words what happened to how many samples."""
         n = len(self.codes)
@@ -199,7 +204,7 @@ class Report:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution(Report):
     """A report with its value, (n, m): f(y) for the y whose residual is reported."""
 
@@ -267,8 +272,8 @@ def solve(
     Examples
     --------
     >>> found = solve(lambda y: np.cos(y), np.zeros((2, 1)), rtol=1e-12, max_steps=100)
-    >>> found.value.ravel().round(6).tolist(), found.status.value, found.iterations
-    ([0.739085, 0.739085], 'converged', 69)
+    >>> found, found.value.ravel().round(6).tolist()
+    (Solution(69 iterations: 2 converged), [0.739085, 0.739085])
     >>> solve(lambda y: np.cos(y), np.zeros((2, 1)), Anderson(1), rtol=1e-12).iterations
     7
     >>> print(solve(lambda y: 3 * y + 1, np.zeros((1, 1))).status)
