@@ -203,6 +203,35 @@ def test_cost_counts_what_the_backward_pass_keeps():
     assert tight["saved_unrolled"] > 2 * loose["saved_unrolled"]
     assert loose["weights_deq"] == loose["weights_two_layers"] > loose["weights_one_layer"]
     assert all(loose[name] > 0 for name in (*cost.TIMES, "one_by_one"))
+    # A training step holds the gradients of all weights at its end; a pass without gradients less.
+    for name in ("deq", "two_layers", "one_layer"):
+        gradients = 4 * loose[f"weights_{name}"]
+        assert gradients < loose[f"peak_train_{name}"] < 2 * gradients
+        assert 4 * 16 * 64 <= loose[f"peak_infer_{name}"] < loose[f"peak_train_{name}"]
+    assert tight["peak_train_deq"] == loose["peak_train_deq"]
+
+
+def test_peak_counts_what_is_alive_at_once():
+    import torch
+
+    from implicitnn.studies._memory import peak_bytes
+
+    x = torch.ones(1000)
+
+    def chain():
+        a = x + 1
+        b = 2 * a
+        del a
+        c = b[:500] + 1
+        del b
+        return c
+
+    assert peak_bytes(chain, [x]) == 8000
+    assert peak_bytes(lambda: [x + k for k in range(5)], [x]) == 20_000
+    assert peak_bytes(lambda: x.add_(1), [x]) == 0
+    w = torch.ones(1000, requires_grad=True)
+    # The square's gradient is a product and its factor 2w.
+    assert 8000 <= peak_bytes(lambda: (w**2).sum().backward(), [w]) <= 16_004
 
 
 def test_benchmark_counts_products_and_compares_with_the_floor(capsys):

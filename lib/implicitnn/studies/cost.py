@@ -18,6 +18,7 @@ from implicitnn._validate import integer, one_of, real
 from implicitnn.networks import ExplicitNet, ImplicitNet
 from implicitnn.solvers import Anderson, Broyden, Picard, Solver
 from implicitnn.specs import DEQ, ENN
+from implicitnn.studies._memory import peak_bytes, saved_bytes
 from implicitnn.sweeps import Study
 
 P, CLASSES, ROUNDS = 784, 10, 5
@@ -48,12 +49,13 @@ def contenders(width: int, sigma_a2: float, rtol: float, solver: str, seed: int)
 
 
 def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
-    """Return times in milliseconds, iterations, parameters and bytes kept for the backward pass.
+    """Return times in milliseconds, iterations, parameters and bytes.
 
     ``infer_*``: one batch without gradients; ``train_*``: forward, backward and step of all
     weights; ``saved_*``: bytes that autograd keeps, parameters and input aside; ``saved_unrolled``:
-    the same for the iteration differentiated step by step; ``weights_*``: numbers of parameters.
-    ``one_by_one``: the DEQ's inference with a loop over samples in Python, as in the authors'
+    the same for the iteration differentiated step by step; ``peak_infer_*``, ``peak_train_*``: most
+    bytes alive at once in what a pass makes, gradients of weights among them, with the arithmetic
+    of PyTorch; ``weights_*``: numbers of parameters. ``one_by_one``: the DEQ's inference with a loop over samples in Python, as in the authors'
     public code.
 
     Parameters
@@ -89,9 +91,15 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     assert report is not None
     result |= {"iterations": report.iterations, "not_converged": report.not_converged}
     for name, net in nets.items():
+        known = [*net.parameters(), x]
         result[f"weights_{name}"] = sum(p.numel() for p in net.parameters())
-        result[f"saved_{name}"] = saved_bytes(net, x, partial(net, x))
-    result["saved_unrolled"] = saved_bytes(deq, x, partial(unrolled, deq, x, report.iterations))
+        result[f"saved_{name}"] = saved_bytes(partial(net, x), known)
+        net.zero_grad()
+        net.backend = "torch"  # so that every array is a tensor, and is counted
+        result[f"peak_infer_{name}"] = peak_bytes(partial(infer, net, x), known)
+        result[f"peak_train_{name}"] = peak_bytes(partial(step, net, x, y), known)
+    loop = partial(unrolled, deq, x, report.iterations)
+    result["saved_unrolled"] = saved_bytes(loop, [*deq.parameters(), x])
     return result
 
 
@@ -129,25 +137,6 @@ def one_by_one(net: ImplicitNet, x: torch.Tensor) -> None:
             net(sample[None])
 
 
-def saved_bytes(net: torch.nn.Module, x: torch.Tensor, forward: Callable[[], object]) -> int:
-    """Return the bytes that autograd keeps for the backward pass, parameters and input aside."""
-    own = {p.data_ptr() for p in net.parameters()} | {x.data_ptr()}
-    kept: dict[int, int] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.data_ptr() not in own:
-            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-        held.append(tensor)
-        return tensor
-
-    # Held until the end, so that no address is used twice.
-    held: list[torch.Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        result = forward()
-    del result
-    return sum(kept.values())
-
-
 def _times(work: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     best = dict.fromkeys(work, float("inf"))
     for _ in range(ROUNDS):
@@ -182,7 +171,7 @@ STUDY = Study(
     name="cost",
     row=row,
     grids={
-        "quick": _grid((256,), (0.2, 0.9), (1e-3,)),
+        "quick": _grid((32, 128), (0.2,), (1e-3,)) + _grid((128,), (0.9,), (1e-3,)),
         "paper": _grid((256, 1024, 4096), (0.1, 0.2, 0.5, 0.9), (1e-2, 1e-3, 1e-6)),
     },
     seeds={"quick": (1000,), "paper": (0, 1, 2)},
