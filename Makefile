@@ -8,6 +8,7 @@ MINUTES ?= 20
 START := $(shell date +%s)
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := benchmarks/.peers
 DOIT := $(BIN)/doit --file dodo.py
 
 export CHROMIUM
@@ -74,11 +75,15 @@ paper: setup
 paper-status: setup
 	$(BIN)/python -m implicitnn paper --status
 
-bench: setup
+bench: setup $(PEERS)/torchdeq
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.designs
-	$(BIN)/python -m benchmarks.networks
+	PYTHONPATH=$(PEERS) $(BIN)/python -m benchmarks.networks
 	$(BIN)/python -m benchmarks.infinite_depth
+
+# Pure Python beside the PyTorch of $(VENV). Where it cannot be fetched, the benchmark says so.
+$(PEERS)/torchdeq: | setup
+	-$(BIN)/python -m pip install --quiet --no-deps --target $(PEERS) torchdeq==0.1.0 $(PIP_ARGS)
 
 bench-peers: setup
 	$(BIN)/python -m benchmarks --peers
@@ -92,5 +97,5 @@ clean:
 	echo "Removed what was built; data and $(VENV) are kept."
 
 distclean: clean
-	rm -rf $(VENV) benchmarks/.venv-peers
+	rm -rf $(VENV) benchmarks/.venv-peers $(PEERS)
 	echo "Removed $(VENV)."

@@ -32,7 +32,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "data" / "results" / "benchmarks
 P = 784
 TORCHDEQ = ("fixed_point_iter", "anderson", "broyden")
 SOLVERS = {"Picard": Picard(), "Anderson": Anderson(), "Broyden": Broyden()}
-ABSENT = "torchdeq is not installed: it is not compared here (pip install torchdeq)"
+ABSENT = "torchdeq is not installed: it is not compared here (make bench fetches it)"
 
 
 def has_torchdeq() -> bool:
