@@ -55,8 +55,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, float]:
     weights; ``saved_*``: bytes that autograd keeps, parameters and input aside; ``saved_unrolled``:
     the same for the iteration differentiated step by step; ``peak_infer_*``, ``peak_train_*``: most
     bytes alive at once in what a pass makes, gradients of weights among them, with the arithmetic
-    of PyTorch; ``weights_*``: numbers of parameters. ``one_by_one``: the DEQ's inference with a loop over samples in Python, as in the authors'
-    public code.
+    of PyTorch; ``weights_*``: numbers of parameters. ``one_by_one``: the DEQ's inference with a
+    loop over samples in Python, as in the authors' public code.
 
     Parameters
     ----------
