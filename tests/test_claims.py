@@ -219,6 +219,17 @@ def test_statistics(tmp_path, statistic, value):
     assert outcome(tmp_path, statistic, {"value_at_most": value - 1e-6}).passed is False
 
 
+def test_rows_pair_along_settings_that_change_with_the_column(tmp_path):
+    cells = [
+        ({**settings, "copies": 200 // settings["n"]}, *rest) for settings, *rest in flat_cells()
+    ]
+    statistic = {"name": "paired_difference", "y": "a", "column": "n", "first": 20, "second": 10}
+    with pytest.raises(LedgerError, match="do not pair"):
+        outcome(tmp_path, statistic, {"value_at_least": 0}, cells)
+    line = outcome(tmp_path, statistic | {"along": ["copies"]}, {"value_at_least": 0}, cells)
+    assert (line.estimate.value, line.estimate.seeds) == (10.0, 4)
+
+
 MEAN = {"name": "mean", "y": "a", "at": {"n": 10}}
 
 
@@ -316,6 +327,10 @@ def test_two_rows_at_one_point_of_a_slope_are_refused(tmp_path):
         ({"statistic": {"name": "mean", "y": 3}}, "must be a text"),
         ({"statistic": {"name": "paired_ratio", "y": "a", "first": "b", "second": "c"}}, "column"),
         ({"statistic": {"name": "maximum", "y": "a"}}, "has no interval"),
+        (
+            {"statistic": {"name": "paired_ratio", "first": "a", "second": "b", "along": ["c"]}},
+            "give column",
+        ),
         ({"statistic": {"name": "mean", "y": "a", "at": {"n": [1]}}}, "truth value"),
         ({"where": {"n": {"above": 3}}}, "unknown"),
         ({"where": ["n"]}, "mapping"),

@@ -245,6 +245,16 @@ def test_paper_refuses_unknown_studies(studies, capsys):
     assert "no tier paper in quick_only" in capsys.readouterr().err
 
 
+def test_a_study_that_fails_does_not_stop_the_others(studies, project, monkeypatch, capsys):
+    small = _cli_paper.STUDIES["small"]
+    failing = Study("failing", fails, small.grids, small.seeds)
+    monkeypatch.setattr(_cli_paper, "STUDIES", {"failing": failing, "small": small})
+    assert _cli.main(["paper", "--workers", "1"]) == 1
+    shown = capsys.readouterr()
+    assert "study failing: " in shown.err
+    assert len(sweeps.study_rows(small)) == len(small.cells("paper"))
+
+
 def test_paper_names_the_failing_cell(studies, monkeypatch, capsys):
     failing = Study("small", fails, studies.grids, studies.seeds)
     monkeypatch.setattr(_cli_paper, "STUDIES", {"small": failing})

@@ -13,6 +13,7 @@ from implicitnn.studies import (
     all_weights,
     authors_settings,
     cost,
+    finite_width,
 )
 
 SMALL = {"data": "mnist", "source": "embedded", "model": "tanh", "width": 32}
@@ -24,6 +25,8 @@ def columns(study):
     if study == "cost":
         cell = {"width": 16, "batch": 4, "sigma_a2": 0.2, "rtol": 1e-3, "solver": "picard"}
         return cost.row(cell, 0)
+    if study == "finite_width":
+        return finite_width.row({"net": "h_tanh", "n": 32, "width": 16, "networks": 2}, 0)
     if study == "authors_settings":
         return authors_settings.row(SMALL | {"variant": "scripts"}, 0)
     return STUDIES[study].row(SMALL, 0)
@@ -48,7 +51,7 @@ def evidence(study, claim):
     return claims.Evidence(rows, "", cells)
 
 
-@pytest.mark.parametrize("name", ["A9", "A11", "A14"])
+@pytest.mark.parametrize("name", ["A9", "A10", "A11", "A14"])
 def test_every_line_of_the_claim_has_all_its_rows_in_the_grid(name):
     (claim,) = (item for item in claims.load() if item.id == name)
     known = {study: evidence(study, claim) for study in {part.study for part in claim.parts}}

@@ -20,6 +20,7 @@ from implicitnn import (
     statistics,
     sweeps,
 )
+from implicitnn._runs import rows as _rows
 from implicitnn.activations import elu, relu, swish, tanh
 from implicitnn.readout import Recipe
 from implicitnn.specs import DEQ
@@ -209,6 +210,21 @@ def test_cost_counts_what_the_backward_pass_keeps():
         assert gradients < loose[f"peak_train_{name}"] < 2 * gradients
         assert 4 * 16 * 64 <= loose[f"peak_infer_{name}"] < loose[f"peak_train_{name}"]
     assert tight["peak_train_deq"] == loose["peak_train_deq"]
+
+
+def test_rows_do_not_depend_on_the_number_of_workers():
+    cell = {"data": "mnist", "source": "embedded", "width": 32, "n": 300, "n_test": 200}
+    cells = [cell | {"epochs": 2, "lr": 1.0, "model": model} for model in ("relu_deq", "h_tanh")]
+    sizes = [{"net": net, "n": 32, "width": 64, "networks": 2} for net in ("l_relu", "tanh_deq")]
+    for study, grid in ((accuracy.STUDY, cells), (finite_width.STUDY, sizes)):
+        one, two = (
+            sweeps.run(study.row, grid, [0, 1], path=None, workers=workers, progress=False)
+            for workers in (1, 2)
+        )
+        for a, b in zip(one, two, strict=True):
+            assert (a.settings, a.seed) == (b.settings, b.seed)
+            limits = sweeps.Tolerance(study.rtol, study.atol, study.unchecked)
+            assert _rows.differences(replace(a, tolerance=limits), b.values) == []
 
 
 def test_peak_counts_what_is_alive_at_once():

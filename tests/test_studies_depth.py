@@ -1,5 +1,6 @@
 """Studies on infinite-depth networks: identities, trajectories, widths, images."""
 
+import dataclasses
 import json
 import math
 
@@ -10,7 +11,7 @@ from scipy.io import savemat
 from implicitnn import claims
 from implicitnn import infinite_depth as deep
 from implicitnn._validate import real_array
-from implicitnn.infinite_depth import Params
+from implicitnn.infinite_depth import Params, Status
 from implicitnn.studies import (
     STUDIES,
     _admissible,
@@ -194,7 +195,25 @@ def test_a_violation_would_be_seen():
     fine = _trajectories.against_bound(bound**2, bound)
     assert fine["loss_over_bound"] == pytest.approx(0.4)
     assert fine["rate_ratio"] == pytest.approx(2.0)
-    assert _trajectories.kind(99.0, True) == "vacuous"
+    assert _trajectories.kind(99.0, True, True) == "vacuous"
+    assert _trajectories.kind(1.0, True, False) == "failed"
+    assert _trajectories.kind(1.0, False, False) == "not admissible"
+
+
+@pytest.mark.parametrize("study", [gradient_descent, gradient_flow])
+def test_an_admissible_run_that_fails_is_counted(study, monkeypatch):
+    name = "descend" if study is gradient_descent else "flow"
+    real = getattr(study.deep, name)
+
+    def broken(*arguments, **options):
+        return dataclasses.replace(real(*arguments, **options), status=Status.DIVERGED)
+
+    cell = {"family": "designed", "N": 2}
+    assert study.row(cell, 0)["failed"] == 0
+    monkeypatch.setattr(study.deep, name, broken)
+    found = study.row(cell, 0)
+    assert (found["failed"], found["counts_as"]) == (1, "failed")
+    assert study.row({"family": "random", "N": 2}, 0)["failed"] == 0
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,5 +1,6 @@
 """Sweeps: rows survive kills, follow the code, and do not depend on how they were computed."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -174,6 +175,17 @@ def test_a_damaged_line_inside_is_an_error(tmp_path):
     path.write_text('{"key": 1}\n')
     with pytest.raises(ValueError, match="exactly the fields"):
         _rows.read(path)
+
+
+def test_a_study_that_measures_time_has_the_machine_to_itself(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "implicitnn._runs.study.run", lambda *cells, workers, **options: asked.append(workers)
+    )
+    study = Study("small", noise, {"quick": [{"n": 1}]}, {"quick": [0]})
+    for alone in (False, True):
+        sweeps.run_study(dataclasses.replace(study, alone=alone), "quick", workers=2)
+    assert asked == [2, 1]
 
 
 @pytest.mark.parametrize("workers", [1, 2])

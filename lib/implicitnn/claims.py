@@ -303,13 +303,16 @@ def _estimate(stat: Mapping[str, Any], table: pd.DataFrame, settings: Sequence[s
 def _pairs(
     stat: Mapping[str, Any], table: pd.DataFrame, settings: Sequence[str]
 ) -> tuple[Any, Any, Any]:
-    """Return (first, second, seeds), matched row by row."""
+    """Return (first, second, seeds), matched row by row.
+
+    Both rows of a pair agree in every setting but the column and those that change along with it.
+    """
     if "y" not in stat:
         names = _columns(table, [stat["first"], stat["second"]])
         return table[names[0]], table[names[1]], table["seed"]
     column = _columns(table, [stat["column"]])[0]
     halves = [table[table[column] == stat[side]] for side in ("first", "second")]
-    others = [c for c in settings if c != column]
+    others = [c for c in settings if c not in (column, *stat.get("along", []))]
     a, b = (
         half.assign(**{c: half[c].map(repr) for c in others}).set_index([*others, "seed"])[
             stat["y"]

@@ -26,8 +26,8 @@ STATISTICS: dict[str, tuple[set[str], set[str]]] = {
     "loglog_slope": ({"x", "y"}, {"span", "confidence"}),
     "median": ({"y"}, {"at", "confidence"}),
     "mean": ({"y"}, {"at", "confidence"}),
-    "paired_ratio": ({"first", "second"}, {"y", "column", "at", "confidence"}),
-    "paired_difference": ({"first", "second"}, {"y", "column", "at", "confidence"}),
+    "paired_ratio": ({"first", "second"}, {"y", "column", "along", "at", "confidence"}),
+    "paired_difference": ({"first", "second"}, {"y", "column", "along", "at", "confidence"}),
     "group_ratio": ({"y", "column"}, {"at", "confidence"}),
     "maximum": ({"y"}, {"at"}),
     "minimum": ({"y"}, {"at"}),
@@ -177,6 +177,10 @@ def _statistic(data: Any, place: str) -> dict[str, Any]:
         for key in ("x", "y", "column", "first", "second"):
             if key in d:
                 _text(d[key], f"{place}.{key}")
+    if "along" in d and "column" not in d:
+        raise LedgerError(f"{place}.along names settings that change with column: give column")
+    for value in _list(d.get("along", []), f"{place}.along"):
+        _text(value, f"{place}.along")
     if "span" in d and _number(d["span"], f"{place}.span") < 1:
         raise LedgerError(f"{place}.span must be at least 1, got {d['span']!r}")
     if "confidence" in d and not 0 < _number(d["confidence"], f"{place}.confidence") < 1:

@@ -46,7 +46,11 @@ def _hours(seconds: float | None) -> str:
 
 
 def run(names: Sequence[str], minutes: float | None, workers: int | None) -> int:
-    """Run studies one after the other; what is stored and fresh is not computed again."""
+    """Run studies one after the other; what is stored and fresh is not computed again.
+
+    A study that fails does not keep the others from running; all failures are told at the end.
+    """
+    failures = []
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     for study in chosen(names):
         left = None if deadline is None else deadline - time.monotonic()
@@ -56,6 +60,9 @@ def run(names: Sequence[str], minutes: float | None, workers: int | None) -> int
         try:
             sweeps.run_study(study, "paper", workers=workers, budget_seconds=left)
         except (SweepError, DataNotFoundError) as error:
-            raise CommandError(f"study {study.name}: {error}") from error
+            failures.append(f"study {study.name}: {error}")
     print()
-    return status(names)
+    result = status(names)
+    if failures:
+        raise CommandError("\n".join(failures))
+    return result

@@ -41,6 +41,8 @@ class Study:
     datasets : callable, optional
         Names of the image sets that a cell reads at their full size, from its settings. A cell
         whose sets are not on the machine is not computed again, so that a check never downloads.
+    alone : bool
+        Whether cells may not run beside each other, as where they measure time.
     cost : callable, optional
         Relative cost of one cell from its settings, in any unit: stored rows set the scale.
 
@@ -62,6 +64,7 @@ class Study:
     unchecked: tuple[str, ...] = ()
     cost: Callable[[Settings], float] | None = None
     datasets: Callable[[Settings], Sequence[str]] | None = None
+    alone: bool = False
 
     def __post_init__(self) -> None:
         for tiers, what in ((self.grids, "grids"), (self.seeds, "seeds")):
@@ -103,7 +106,7 @@ def run_study(
 
     ``seed`` is added to every seed of the study; tier paper takes only 0, since the verdicts rest
     on declared seeds. At tier paper every claim of the study must stand in the ledger, and its
-    rule's hash is stored in the rows.
+    rule's hash is stored in the rows. A study that runs alone takes one worker, whatever is asked.
     """
     if tier == "paper" and seed != 0:
         raise ValueError(f"tier paper runs the declared seeds only: seed must be 0, got {seed}")
@@ -113,7 +116,7 @@ def run_study(
         study.grids[tier],
         [s + integer(seed, "seed") for s in study.seeds[tier]],
         path=study_path(study, tier) if path is None else path,
-        workers=workers,
+        workers=1 if study.alone else workers,
         progress=progress,
         scheduler=scheduler,
         rules=_rules(study) if tier == "paper" else None,

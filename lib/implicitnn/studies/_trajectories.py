@@ -23,7 +23,7 @@ def setting(settings: Mapping[str, object], seed: int) -> Setting:
     The designed families satisfy the conditions and their bound falls quickly. ``random`` is the
     start of the experiments on random data: unit rows in dimension N, W with N(0, 1/m), A = I,
     b = 0, m = 4N, gamma = 0.1. ``random, scaled`` is the same at 1.05 times the smallest admissible
-    scale: there the conditions hold and the bound hardly falls.
+    scale: there the conditions hold, and from N = 8 on the bound hardly falls.
     """
     N, family = integer(settings["N"], "N", 1), str(settings["family"])
     rng = np.random.default_rng([seed, N, FAMILIES.index(family)])
@@ -62,8 +62,13 @@ def vacuous() -> dict[str, float]:
     return {"bound_fall": 1.0, "loss_over_bound": 0.0, "rate_ratio": 0.0}
 
 
-def kind(bound_fall: float, holds: bool) -> str:
-    """Return how a trajectory counts: not admissible, vacuous, or informative."""
+def kind(bound_fall: float, holds: bool, completed: bool) -> str:
+    """Return how a trajectory counts: not admissible, failed, vacuous, or informative.
+
+    An admissible start whose run does not complete would contradict the theorem.
+    """
     if not holds:
         return "not admissible"
+    if not completed:
+        return "failed"
     return "informative" if bound_fall >= INFORMATIVE else "vacuous"

@@ -20,7 +20,7 @@ from implicitnn.studies._classify import AGAIN, cells, drawn, needed, task
 from implicitnn.sweeps import Study
 
 SOFTMAX_WIDTH = 2048
-PENALTIES = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 # Penalties in a row no better than the best before the walk along the grid ends.
 PATIENCE = 1
 # Certified gaps of the fit that is kept, and of those that only rank penalties.

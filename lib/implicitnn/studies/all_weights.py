@@ -44,7 +44,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
 
     Where training diverges, ``finite`` is False and what rests on the trained weights is None.
 
-    ``all``, ``readout``, ``exact``: test accuracy of the three; ``gain``: all minus readout, and
+    ``all``, ``readout``, ``exact``: test accuracy of the three; ``exact_penalty`` and whether it
+    lies at the edge of its grid; ``gain``: all minus readout, and
     ``gain_over_exact``: all minus exact. ``kernel_drift``, ``weight_drift``: relative Frobenius
     norms, the second of the hidden weights. ``iterations_first``, ``iterations_last``: mean
     number of iterations of a forward solve in the first and last epoch (DEQ only).
@@ -74,6 +75,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     rng = np.random.default_rng([seed, width, MODELS.index(model)])
     spec = network(model, images.tau0)
     net = networks.build(spec, images.X.shape[1], width, 10, rng, rtol=RTOL)
+    net.backend = "numpy"  # on every machine, so that timing does not decide last digits
     order = [seed, width, 100]
     result = _untrained(net, images, seed, order, recipe)
     result |= _trained(net, images, order, recipe)
@@ -104,6 +106,8 @@ def _untrained(
     descended = readout.sgd(F, images.y, np.random.default_rng(order), recipe, start=start)
     return {
         "exact": 100.0 * chosen.readout.accuracy(F_test, images.y_test),
+        "exact_penalty": chosen.readout.penalty,
+        "exact_at_edge": chosen.at_edge,
         "readout": 100.0 * descended.accuracy(F_test, images.y_test),
         "readout_train": 100.0 * descended.accuracy(F, images.y),
     }
@@ -169,8 +173,10 @@ STUDY = Study(
     seeds={"quick": (1000,), "paper": (0, 1, 2)},
     claims=("A14",),
     datasets=needed,
-    # Training in float32: the order of a sum decides near a boundary, and is amplified.
+    # Training in float32: the order of a sum decides near a boundary, and is amplified. Gains are
+    # differences of what is checked, and counts are of the runs that go astray.
     rtol=0.05,
-    atol=1.0,
+    atol=1e-3,
+    unchecked=("gain", "gain_over_exact", "not_converged"),
     cost=_cost,
 )

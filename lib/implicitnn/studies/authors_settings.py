@@ -133,8 +133,7 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     spec, factor = network(variant, model, images.tau0)
     seen = replace(images, X=factor * images.X, X_test=factor * images.X_test)
     key = [seed, width, MODELS.index(model)]
-    # Activations of this module have no formula in PyTorch.
-    drawn = _classify.features(spec, seen, width, key, backend="numpy")
+    drawn = _classify.features(spec, seen, width, key)
     recipe = Recipe(real(settings["lr"], "lr"), integer(settings["epochs"], "epochs", 1))
     sgd = readout.sgd(drawn.train, images.y, np.random.default_rng([seed, width, 100]), recipe)
     split = readout.Split(drawn.train, images.y, np.random.default_rng([seed, 101]))

@@ -94,7 +94,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     radius; ``gradients``, ``features`` and ``size`` the largest of a gradient, a step of Z and Z
     over their bounds; ``slack`` the smallest slack of the inequalities. The bound on a step of Z
     includes the :func:`rounding` of Z; ``features_bare`` is without it, and ``invisible`` counts
-    the steps whose bound is below it. Where the conditions fail the step is that of the
+    the steps whose bound is below it. ``failed`` is 1 where the conditions hold and the run does
+    not complete. Where the conditions fail the step is that of the
     experiments, 1/N.
     """
     start = _trajectories.setting(settings, seed)
@@ -106,8 +107,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     run = deep.descend(
         params, X, y, eta, epochs, tol=TOL, observe=watch if c.descent_holds else None
     )
-    holds = c.descent_holds and run.status is Status.COMPLETED
-    bound = c.bound(np.arange(epochs + 1), eta) if holds else None
+    completed = run.status is Status.COMPLETED
+    bound = c.bound(np.arange(epochs + 1), eta) if c.descent_holds and completed else None
     numbers = (
         _trajectories.vacuous() if bound is None
         else _trajectories.against_bound(run.losses, bound)
@@ -116,7 +117,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     moved = (trace.moved_W, trace.moved_A, trace.moved_b)
     return {"status": run.status.name, "epochs": run.epochs} | numbers | watch.largest | {
         "invisible": watch.invisible,
-        "counts_as": _trajectories.kind(numbers["bound_fall"], c.descent_holds),
+        "counts_as": _trajectories.kind(numbers["bound_fall"], c.descent_holds, completed),
+        "failed": int(c.descent_holds and not completed),
         "slack": min(item.slack for item in c.descent),
         "sigma_ratio": float(2 * trace.sigma_min.min() / c.alpha0) if c.alpha0 > 0 else 0.0,
         "moved": float(max((m / r).max() for m, r in zip(moved, c.radii, strict=True))),

@@ -22,7 +22,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     The time is that in which the bound falls by 150, at most
     :math:`200/\lVert Z_0\rVert^2`. ``loss_over_bound`` is the largest of loss over bound,
     ``sigma_ratio`` the smallest of :math:`2\sigma_{\min}(Z(t))/\alpha_0`, ``moved`` the largest
-    distance from the start over its radius, ``slack`` the smallest slack of the inequalities. The
+    distance from the start over its radius, ``slack`` the smallest slack of the inequalities,
+    ``failed`` 1 where the conditions hold and the run does not complete. The
     unscaled random start is not admissible; there the integrator may give up, see the page.
     """
     start = _trajectories.setting(settings, seed)
@@ -33,13 +34,15 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     run = deep.flow(start.params, start.X, start.y, times, max_evaluations=EVALUATIONS)
     found = {"status": run.status.name, "evaluations": run.evaluations}
     losses, trace = run.trace.loss, run.trace
-    if run.status is not Status.COMPLETED or not c.flow_holds:
+    completed = run.status is Status.COMPLETED
+    if not completed or not c.flow_holds:
         numbers = _trajectories.vacuous()
     else:
         numbers = _trajectories.against_bound(losses, c.flow_bound(times))
     moved = (trace.moved_W, trace.moved_A, trace.moved_b)
     return found | numbers | {
-        "counts_as": _trajectories.kind(numbers["bound_fall"], c.flow_holds),
+        "counts_as": _trajectories.kind(numbers["bound_fall"], c.flow_holds, completed),
+        "failed": int(c.flow_holds and not completed),
         "slack": min(item.slack for item in c.flow),
         "sigma_ratio": float(2 * trace.sigma_min.min() / c.alpha0) if losses.size else 0.0,
         "moved": float(max(max(m / r, default=0.0) for m, r in zip(moved, c.radii, strict=True))),
