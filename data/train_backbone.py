@@ -1,6 +1,6 @@
 """Train the small VGG whose 256 features stand for CIFAR-10, and store its weights.
 
-``python data/train_backbone.py`` needs CIFAR-10 (tier paper of the loader) and about ten minutes
+``python data/train_backbone.py`` needs CIFAR-10 (tier paper of the loader) and about half an hour
 on one core. It writes ``backbone/cifar10_vgg.pt`` (float16, batch normalisation folded into the
 convolutions) and ``backbone/cifar10_vgg.jsonl`` (one line for each epoch). The weights of the last
 epoch are kept, whatever their test accuracy: the test images choose nothing.
