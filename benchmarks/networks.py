@@ -239,7 +239,7 @@ def main(arguments: list[str] | None = None) -> None:
     facts["load_at_the_end"] = os.getloadavg()[0]
     if not has_torchdeq():
         print(ABSENT, flush=True)
-    write(options.output, {"machine": facts, "rows": rows})
+    write(options.output, {"machine": facts, "batch": options.batch, "rows": rows})
 
 
 if __name__ == "__main__":
