@@ -406,3 +406,14 @@ def test_edge_rows_name_the_epoch():
     assert wild["left_epoch"] > 0 and wild["left_rate"] >= 1
     renewed = gamma_edge.row(cell | {"gamma": 0.5, "strategy": "each epoch"}, 0)
     assert renewed["largest_rate"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("kind", well_posedness.KINDS)
+def test_contraction_does_not_depend_on_rounding(kind):
+    """Another machine computes other last digits of A; the measure must not follow them."""
+    rng = np.random.default_rng(3)
+    A = well_posedness.weights(kind, 40, rng)
+    v = well_posedness.most_stretched(A)
+    assert np.linalg.norm(v @ A) == pytest.approx(np.linalg.norm(A, 2), rel=1e-9)
+    noise = 1e-15 * np.linalg.norm(A, 2) * rng.standard_normal(A.shape)
+    assert np.linalg.norm(well_posedness.most_stretched(A + noise) - v) < 1e-8
