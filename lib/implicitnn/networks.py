@@ -58,11 +58,13 @@ def build(
     *,
     dtype: torch.dtype = torch.float32,
     rtol: float | None = None,
+    backend: str = "auto",
 ) -> Net:
     """Return the network of a spec: an `ImplicitNet` for a DEQ, else an `ExplicitNet`.
 
     Samples that do not converge are counted. rtol is the tolerance of the equilibria, that of
-    `ImplicitNet` by default; an explicit net has none to find.
+    `ImplicitNet` by default; an explicit net has none to find. backend is where products run, one
+    of BACKENDS.
 
     Examples
     --------
@@ -72,9 +74,10 @@ def build(
     """
     if isinstance(spec, DEQ):
         return ImplicitNet(
-            spec, inputs, width, outputs, rng, dtype=dtype, rtol=rtol, on_failure="count"
-        )
-    return ExplicitNet(spec, inputs, width, outputs, rng, dtype=dtype)
+            spec, inputs, width, outputs, rng, dtype=dtype, rtol=rtol, backend=backend,
+            on_failure="count",
+        )  # fmt: skip
+    return ExplicitNet(spec, inputs, width, outputs, rng, dtype=dtype, backend=backend)
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,8 +158,8 @@ def statistic(stat: Mapping[str, Any]) -> str:
     elif name in ("paired_ratio", "paired_difference"):
         joint, what = (" / ", "ratio") if name == "paired_ratio" else (" - ", "difference")
         pair = f"{stat['first']}{joint}{stat['second']}"
-        with_ = "".join(f" with its {name}" for name in stat.get("along", []))
-        where = f" of {y}, {stat['column']}{with_} =" if y else ""
+        along = "".join(f" with its {other}" for other in stat.get("along", []))
+        where = f" of {y}, {stat['column']}{along} =" if y else ""
         text = f"paired {what}{where} {pair} ({level} t interval over seeds)"
     elif name == "group_ratio":
         text = f"largest over smallest median of {y} over {stat['column']} "

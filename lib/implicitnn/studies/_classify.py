@@ -158,8 +158,7 @@ def features(spec: DEQ | ENN, images: Task, width: int, key: Sequence[int]) -> D
     ((20, 8), (10, 8), 0)
     """
     rng = np.random.default_rng(key)
-    net = networks.build(spec, images.X.shape[1], width, 1, rng, rtol=RTOL)
-    net.backend = "numpy"
+    net = networks.build(spec, images.X.shape[1], width, 1, rng, rtol=RTOL, backend="numpy")
     train, test = (networks.features(net, X) for X in (images.X, images.X_test))
     return Drawn(train.value, test.value, train.not_converged + test.not_converged)
 

@@ -74,8 +74,8 @@ def row(settings: Mapping[str, object], seed: int) -> dict[str, object]:
     recipe = Recipe(real(settings["lr"], "lr"), integer(settings["epochs"], "epochs", 1), BATCH)
     rng = np.random.default_rng([seed, width, MODELS.index(model)])
     spec = network(model, images.tau0)
-    net = networks.build(spec, images.X.shape[1], width, 10, rng, rtol=RTOL)
-    net.backend = "numpy"  # on every machine, so that timing does not decide last digits
+    # numpy's arithmetic on every machine, so that timing does not decide last digits.
+    net = networks.build(spec, images.X.shape[1], width, 10, rng, rtol=RTOL, backend="numpy")
     order = [seed, width, 100]
     result = _untrained(net, images, seed, order, recipe)
     result |= _trained(net, images, order, recipe)

@@ -126,8 +126,8 @@ def mean_kernel(
     rng = np.random.default_rng([seed, len(X), width, count])
     total, failed = np.zeros((len(X), len(X))), 0
     for _ in range(count):
-        net = networks.build(spec, X.shape[1], width, 1, rng)
-        net.backend = "numpy"  # on every machine, so that timing does not decide last digits
+        # numpy's arithmetic on every machine, so that timing does not decide last digits.
+        net = networks.build(spec, X.shape[1], width, 1, rng, backend="numpy")
         features = networks.features(net, X)
         F = features.value.astype(np.float64)
         total += F @ F.T
